@@ -1,0 +1,225 @@
+"""What state follows what, and what the end of an attempt means. Nothing else decides a transition.
+
+Theory
+------
+A *run* is what a person asked for; a *job* is its place in the queue; an *attempt* is one hand-off of
+the job to an engine, under one lease. Attempts end in many ways, and most of them are not the end of
+the run: an engine that died, a worker that was lost and a retried exception all lead back to `queued`,
+under the same ids. So there are two things to decide, and they are kept apart:
+
+- the **tables** below say which moves exist at all. A terminal state has no way out. `advance` applies
+  them; every write is also a compare-and-set in the store, so of two movers one loses.
+- `conclude` says which move the end of an attempt asks for: it looks at how the attempt ended and at
+  what the job has used of its `retries` (exceptions) and `crash_retries` (engines that died after user
+  code had begun), and answers with a `Verdict`. What is nobody's fault costs neither.
+
+The diagram in docs/lifecycle.md is generated from these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .errors import IllegalTransition
+
+Table = Mapping[str, frozenset[str]]
+
+
+def _table(**moves: str) -> Table:
+    return {state: frozenset(after.split()) for state, after in moves.items()}
+
+
+RUN: Table = _table(
+    scheduled="queued cancelled skipped",
+    queued="starting cancelled failed skipped",
+    starting="running queued cancelling cancelled completed failed crashed",
+    running="completed failed crashed waiting queued cancelling",
+    waiting="queued cancelled failed",
+    cancelling="cancelled completed",
+    completed="",
+    failed="",
+    cancelled="",
+    crashed="",
+    skipped="",
+)
+"""A run. `cancelling → completed` is work that was finished before the cancellation reached it."""
+
+RUN_INITIAL = frozenset({"scheduled", "queued", "running"})
+"""Where a run may begin; `running` is a script, which is never queued."""
+
+JOB: Table = _table(
+    queued="leased ended",
+    leased="running queued ended",
+    running="queued parked ended",
+    parked="queued ended",
+    ended="",
+)
+"""A job. `leased` is handed over, `running` is user code begun."""
+
+TASK: Table = _table(
+    queued="running completed failed cancelled crashed",
+    running="queued completed failed cancelled crashed",
+    completed="",
+    failed="running queued",
+    cancelled="running queued",
+    crashed="running queued",
+)
+"""A task run. A later attempt of its run executes again what did not complete."""
+
+TABLES: Mapping[str, Table] = {"run": RUN, "job": JOB, "task": TASK}
+
+
+def is_terminal(table: Table, state: str) -> bool:
+    """Whether nothing follows ``state``."""
+    return not table[state]
+
+
+def terminal_states(table: Table) -> frozenset[str]:
+    """The states that nothing follows."""
+    return frozenset(state for state, after in table.items() if not after)
+
+
+def may_advance(table: Table, state: str, to: str) -> bool:
+    """Whether ``to`` may follow ``state``."""
+    return to in table[state]
+
+
+def advance(table: Table, state: str, to: str) -> str:
+    """``to``, when it may follow ``state``; raises `IllegalTransition` otherwise."""
+    if not may_advance(table, state, to):
+        raise IllegalTransition(f"cannot go from {state} to {to}", state=state, to=to)
+    return to
+
+
+def diagram(table: Table) -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2"]
+    for state, after in table.items():
+        if not after:
+            lines.append(f"    {state} --> [*]")
+        lines.extend(f"    {state} --> {to}" for to in sorted(after))
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- the end of an attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What counts when an attempt ends: the job's budget, what it has used, and what was asked of it."""
+
+    retries: int = 0
+    retries_used: int = 0
+    retry_delay_s: float = 0.0
+    crash_retries: int = 3
+    crashes: int = 0
+    handoffs_failed: int = 0
+    started: bool = False
+    cancelling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended.
+
+    ``state``: completed, failed or cancelled when user code ended; crashed (the engine died), timeout,
+    stopped (drain, server stop, preemption), not_started (the hand-off failed) or lost (the lease ran
+    out, the worker went away) when it did not.
+    """
+
+    state: str
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What follows: a terminal ``state``, or ``queued`` again after ``delay_s``, with the budget used."""
+
+    state: str
+    reason: str
+    message: str
+    delay_s: float = 0.0
+    retries_used: int = 0
+    crashes: int = 0
+    handoffs_failed: int = 0
+
+    @property
+    def requeued(self) -> bool:
+        """Whether the job goes back to the queue."""
+        return self.state == "queued"
+
+
+HANDOFF_DELAY_S_MAX = 60.0
+_HANDOFF_DELAY_S = 0.25
+
+
+def conclude(standing: Standing, ending: Ending) -> Verdict:
+    """Decide what the end of an attempt means for its run (or placed call)."""
+    if ending.state == "completed":
+        return _end(standing, "completed", ending.reason or "completed", ending.message)
+    if standing.cancelling:
+        return _end(standing, "cancelled", "cancelled", ending.message or "cancelled on request")
+    if ending.state in ("failed", "timeout"):
+        return _after_failure(standing, ending)
+    if ending.state == "cancelled":
+        return _end(standing, "cancelled", ending.reason or "cancelled", ending.message)
+    if ending.state in ("crashed", "lost") and standing.started:
+        return _after_crash(standing, ending)
+    return _after_handoff(standing, ending)
+
+
+def _end(standing: Standing, state: str, reason: str, message: str) -> Verdict:
+    return Verdict(
+        state,
+        reason,
+        message,
+        retries_used=standing.retries_used,
+        crashes=standing.crashes,
+        handoffs_failed=standing.handoffs_failed,
+    )
+
+
+def _after_failure(standing: Standing, ending: Ending) -> Verdict:
+    reason = "timeout" if ending.state == "timeout" else ending.reason or "exception"
+    if standing.retries_used >= standing.retries:
+        return _end(standing, "failed", reason, ending.message)
+    return Verdict(
+        "queued",
+        "retrying",
+        f"retry {standing.retries_used + 1} of {standing.retries} after: {ending.message}",
+        delay_s=standing.retry_delay_s,
+        retries_used=standing.retries_used + 1,
+        crashes=standing.crashes,
+    )
+
+
+def _after_crash(standing: Standing, ending: Ending) -> Verdict:
+    reason = "worker_lost" if ending.state == "lost" else ending.reason or "engine_died"
+    if standing.crashes >= standing.crash_retries:
+        return _end(standing, "crashed", reason, ending.message)
+    return Verdict(
+        "queued",
+        reason,
+        f"crash {standing.crashes + 1} of {standing.crash_retries} allowed: {ending.message}",
+        retries_used=standing.retries_used,
+        crashes=standing.crashes + 1,
+    )
+
+
+def _after_handoff(standing: Standing, ending: Ending) -> Verdict:
+    """Nobody's fault: queued again at no cost, slower each time user code does not even begin."""
+    failed = 0 if standing.started else standing.handoffs_failed + 1
+    delay_s = 0.0 if failed <= 1 else min(HANDOFF_DELAY_S_MAX, _HANDOFF_DELAY_S * 2 ** min(failed - 2, 16))
+    if ending.state in ("stopped", "lost"):
+        failed, delay_s = standing.handoffs_failed, 0.0
+    return Verdict(
+        "queued",
+        ending.reason or ending.state,
+        ending.message,
+        delay_s=delay_s,
+        retries_used=standing.retries_used,
+        crashes=standing.crashes,
+        handoffs_failed=failed,
+    )

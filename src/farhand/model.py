@@ -1,0 +1,246 @@
+"""The records of section "Words": frozen, and the same type from the store to a template.
+
+Moments (``*_at``) are seconds since the epoch, UTC. Values and errors are the encoded forms of
+`farhand_worker.protocol` (dicts that the server passes on and never opens).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,62}"
+RESERVED_NAMES = frozenset({"server", "any", "worker"})
+LOCAL_WORKER = "server"
+"""The name of the server's own processors."""
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a job asks of a machine. ``runs_on``: any, server, worker, or a worker's name."""
+
+    labels: tuple[str, ...] = ()
+    policy: str = "require"
+    runs_on: str = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class JobSettings:
+    """What a flow or task was decorated with, as far as the queue and the agent need it."""
+
+    retries: int = 0
+    retry_delay_s: float = 0.0
+    crash_retries: int = 3
+    timeout_s: float | None = None
+    strict_lease: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A flow as inspection found it. ``entry`` is ``module:name`` inside the bundle."""
+
+    name: str
+    project: str
+    entry: str
+    description: str
+    schema: Json
+    ask: Ask
+    settings: JobSettings
+    bundle: str
+    fingerprint: str
+    present: bool = True
+    updated_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One logical execution of a flow. ``params`` is canonical JSON text; ``origin`` is server or script."""
+
+    id: str
+    flow: str
+    state: str
+    reason: str
+    message: str
+    params: str
+    created_at: float
+    project: str = "default"
+    origin: str = "server"
+    bundle: str = ""
+    fingerprint: str = ""
+    started_at: float | None = None
+    ended_at: float | None = None
+    worker: str | None = None
+    attempt: int = 0
+    result: Json | None = None
+    error: Json | None = None
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is queued, placed and leased. ``kind`` is run or call; ``key`` is a call's checkpoint key."""
+
+    id: str
+    run: str
+    kind: str
+    state: str
+    flow: str
+    entry: str
+    args: Json
+    bundle: str
+    ask: Ask
+    settings: JobSettings
+    age_at: float
+    created_at: float
+    key: str = ""
+    name: str = ""
+    priority: int = 0
+    not_before: float = 0.0
+    lease: int | None = None
+    worker: str | None = None
+    attempt: int = 0
+    started_at: float | None = None
+    cancelling: bool = False
+    retries_used: int = 0
+    crashes: int = 0
+    handoffs_failed: int = 0
+    parent_job: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One hand-off of a job. ``outcome`` is empty while it is under way."""
+
+    lease: int
+    job: str
+    run: str
+    number: int
+    worker: str
+    leased_at: float
+    started_at: float | None = None
+    ended_at: float | None = None
+    outcome: str = ""
+    reason: str = ""
+    message: str = ""
+    host: str = ""
+    python: str = ""
+    pid: int | None = None
+    overlap_possible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """One task call inside a run, known by its checkpoint key; ``number`` is its place in the run.
+
+    ``job`` is the job whose engine made the call; ``placed`` the job of its own that a placed call has.
+    """
+
+    run: str
+    key: str
+    number: int
+    name: str
+    state: str
+    scope: str = ""
+    index: int | None = None
+    attempts: int = 0
+    worker: str | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    kept: bool = True
+    value: Json | None = None
+    error: Json | None = None
+    job: str | None = None
+    placed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a run's log. ``number`` orders the lines of a run as they were recorded."""
+
+    number: int
+    at: float
+    text: str
+    stream: str
+    level: str
+    task: str | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPoint:
+    """One point: ``values`` maps the names of series to numbers."""
+
+    number: int
+    at: float
+    values: dict[str, float]
+    task: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A file a run saved."""
+
+    id: int
+    run: str
+    name: str
+    digest: str
+    size: int
+    media_type: str
+    created_at: float
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A machine's program as the store remembers it. ``state``: online, lost or offline."""
+
+    name: str
+    state: str
+    labels: tuple[str, ...]
+    parallel: int
+    instance: str
+    host: str
+    python: str
+    version: str
+    boot_id: str = ""
+    address: str = ""
+    attached_at: float | None = None
+    last_seen_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A credential as it is listed; the secret itself is not kept."""
+
+    jti: str
+    name: str
+    role: str
+    labels: tuple[str, ...]
+    issued_at: float
+    expires_at: float
+    revoked_at: float | None = None
+    last_used_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An entry of the event log: ``kind`` is dotted, as in ``worker.attached`` or ``run.completed``."""
+
+    id: int
+    at: float
+    kind: str
+    message: str
+    run: str | None = None
+    worker: str | None = None
+    details: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """A page of records and the cursor of the next one (None at the end)."""
+
+    items: list[T]
+    next: str | None = None

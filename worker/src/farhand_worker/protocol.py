@@ -1,0 +1,471 @@
+"""The wire protocol between a farhand server and a worker's agent. This file is the contract.
+
+The order of a session
+----------------------
+1.  The agent opens ``WS /api/v1/workers/attach`` with its token in the ``Authorization`` header and
+    sends `Hello`: who it is, what it may be, and every job it still holds.
+2.  The server answers `Welcome` (its times, the digest of the runtime, and for every held job either
+    the last event numbers it has recorded or the news that the job is fenced) or `Refused`. A final
+    refusal is one that no retry changes; the agent then ends.
+3.  The agent resends what the server has not recorded, then goes on. It beats with `Heartbeat` every
+    ``heartbeat_s``; each is answered at once by an `Ack` with the same number. An answered heartbeat
+    is evidence dated by when it was *sent*: engines may run until ``evidence + lease_s``.
+4.  `Assign` hands over one attempt of a job, with its lease. The agent answers `Accepted` within
+    ``handoff_s`` or the server closes the session. A `Cancel` never overtakes its `Assign`.
+5.  Reports travel in `Event` frames, numbered from 1 per (job, lease, source). The server answers
+    `Ack` only after the commit that holds them. What is recorded already is acknowledged whatever
+    the lease is now; anything else under a lease that is not current is answered by `Fenced`, and
+    the agent ends that engine.
+6.  An attempt ends with exactly one final event: `Result` from the engine, or `Exit` from the agent
+    when the engine ended without one. Log lines written before the end are sent before it.
+7.  `Request` and `Reply` fetch what a job needs (kept outcomes). `Outcome` brings the end of a call
+    that the job placed elsewhere; it may come more than once and is known by its key.
+8.  `Bye` is an orderly end: the worker is offline at once. Whatever it still held is queued again.
+
+A dropped socket ends none of this: the agent keeps its engines, reconnects and starts again at 1.
+
+Frames are JSON texts, one message each, with a ``type`` from `MESSAGES`. Unknown fields are ignored;
+an unknown type or a missing field is the peer's fault and raises `ProtocolViolation`. Bodies over
+``INLINE_BYTES_MAX`` travel by HTTP under their digest, before the event that names them.
+
+Times are seconds. Moments (``*_at``, ``at``) are seconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Dict, List, Optional, Type
+
+VERSION = 1
+"""The version this code speaks best."""
+
+SUPPORTED = (1, 1)
+"""The lowest and the highest version this code speaks."""
+
+FRAME_BYTES_MAX = 1024 * 1024 + 64 * 1024
+"""No frame is larger; a larger one closes the session."""
+
+INLINE_BYTES_MAX = 64 * 1024
+"""A value whose encoded text is larger becomes a blob."""
+
+BATCH_BYTES = 64 * 1024
+"""An agent closes a batch of events at this size (one event may be larger)."""
+
+SPOOL_BYTES_MAX = 256 * 1024 * 1024
+"""Unacknowledged bytes a job may hold; beyond them log lines are dropped and counted."""
+
+ENGINE = "engine"
+AGENT = "agent"
+
+ENGINE_ID_VARIABLE = "FARHAND_ENGINE"
+"""The one variable of farhand's own in an engine's environment; its descendants inherit it."""
+
+
+class ProtocolViolation(Exception):
+    """The peer sent something that is not in this protocol."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """The clockwork both sides share; the server's settings, sent in `Welcome`."""
+
+    heartbeat_s: float = 3.0
+    lease_s: float = 15.0
+    margin_s: float = 3.0
+    reattach_s: float = 60.0
+    outage_s: float = 600.0
+    handoff_s: float = 5.0
+    grace_s: float = 10.0
+    lost_s: float = 5.0
+
+    def scaled(self, factor: float) -> Times:
+        """The same clockwork, faster (factor < 1); fault tests run at a tenth."""
+        return Times(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
+
+
+@dataclass(frozen=True)
+class Held:
+    """A job an agent still answers for. ``ended`` means only its spool is left to send."""
+
+    job: str
+    lease: int
+    started_at: Optional[float] = None
+    ended: bool = False
+
+
+# ---------------------------------------------------------------- agent → server
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Who dials. ``swept`` names the instance that this one has proved gone from its state directory."""
+
+    type: ClassVar[str] = "hello"
+    protocol: List[int]
+    version: str
+    name: str
+    instance: str
+    boot_id: str
+    host: str
+    python: str
+    parallel: int
+    labels: Optional[List[str]] = None
+    held: List[Dict[str, Any]] = field(default_factory=list)
+    swept: Optional[str] = None
+    session_key: Optional[str] = None
+    incarnation: Optional[str] = None
+    draining: bool = False
+    inventory: Optional[Dict[str, Any]] = None
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    type: ClassVar[str] = "heartbeat"
+    n: int
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The agent holds the job; ``started_at`` is set when user code has already begun."""
+
+    type: ClassVar[str] = "accepted"
+    job: str
+    lease: int
+    started_at: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """A batch of reports: ``events[i]`` has the number ``first + i`` and is ``[kind, body, digests?]``."""
+
+    type: ClassVar[str] = "event"
+    job: str
+    lease: int
+    source: str
+    first: int
+    events: List[List[Any]]
+
+
+@dataclass(frozen=True)
+class Request:
+    """Asks for something a job needs. Kind ``checkpoints``: ``args = {"after": n}``."""
+
+    type: ClassVar[str] = "request"
+    id: str
+    job: str
+    lease: int
+    kind: str
+    args: Dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Bye:
+    type: ClassVar[str] = "bye"
+    reason: str
+
+
+# ---------------------------------------------------------------- server → agent
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """The session stands. ``resume`` has one `Resume` (as a dict) for every job in ``Hello.held``."""
+
+    type: ClassVar[str] = "welcome"
+    name: str
+    protocol: int
+    incarnation: str
+    times: Dict[str, float]
+    runtime: str
+    session_key: str
+    resume: List[Dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What the server has of a held job: the last number recorded per source, and whether to go on."""
+
+    job: str
+    lease: int
+    recorded: Dict[str, int]
+    fenced: bool = False
+    cancelling: bool = False
+
+
+@dataclass(frozen=True)
+class Refused:
+    type: ClassVar[str] = "refused"
+    code: str
+    message: str
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Assign:
+    """One attempt of a job.
+
+    ``kind`` is ``run`` (``args`` encodes the parameters, a JSON object) or ``call`` (``args`` encodes
+    ``[positional, named]`` and ``key`` is the call's checkpoint key, the scope of what it calls).
+    ``entry`` is ``module:name`` inside the bundle. ``kept`` counts outcomes of earlier attempts; when
+    it is not zero the engine asks for them before it starts.
+    """
+
+    type: ClassVar[str] = "assign"
+    job: str
+    lease: int
+    attempt: int
+    kind: str
+    run: str
+    flow: str
+    entry: str
+    args: Dict[str, Any]
+    bundle: str
+    key: str = ""
+    timeout_s: Optional[float] = None
+    strict: bool = False
+    kept: int = 0
+    settings: Dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Cancel:
+    type: ClassVar[str] = "cancel"
+    job: str
+    lease: int
+    reason: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Ack:
+    """Answers a heartbeat (``n``) or a batch (``job``, ``lease``, ``source``, ``seq``: recorded so far)."""
+
+    type: ClassVar[str] = "ack"
+    n: Optional[int] = None
+    job: Optional[str] = None
+    lease: Optional[int] = None
+    source: Optional[str] = None
+    seq: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    type: ClassVar[str] = "reply"
+    id: str
+    job: str
+    lease: int
+    body: Optional[Dict[str, Any]] = None
+    error: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A call this job placed has ended. The same body as a `Checkpoint` event."""
+
+    type: ClassVar[str] = "outcome"
+    job: str
+    lease: int
+    key: str
+    body: Dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """The lease is not current; nothing more is believed under it. The agent ends the engine."""
+
+    type: ClassVar[str] = "fenced"
+    job: str
+    lease: int
+    reason: str
+
+
+MESSAGES: Dict[str, Type[Any]] = {
+    cls.type: cls
+    for cls in (
+        Hello,
+        Heartbeat,
+        Accepted,
+        Event,
+        Request,
+        Bye,
+        Welcome,
+        Refused,
+        Assign,
+        Cancel,
+        Ack,
+        Reply,
+        Outcome,
+        Fenced,
+    )
+}
+
+
+# ---------------------------------------------------------------- event kinds
+#
+# A Value is {"enc": "json" | "pickle", "text": …} or, over INLINE_BYTES_MAX, {"enc": …, "digest":
+# "sha256:…", "size": bytes}. JSON text is canonical; a pickle's text is base64 of protocol 5 and is
+# never opened by the server. An Error is {"type", "module", "message", "traceback", "pickle"?}.
+
+
+@dataclass(frozen=True)
+class Started:
+    """User code begins."""
+
+    kind: ClassVar[str] = "started"
+    at: float
+    pid: int
+    python: str
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Log:
+    """One line. ``stream`` is stdout, stderr or log; ``task`` is the key of the call that wrote it."""
+
+    kind: ClassVar[str] = "log"
+    at: float
+    text: str
+    stream: str = "stdout"
+    level: str = "info"
+    task: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A point of one or more numeric series."""
+
+    kind: ClassVar[str] = "metric"
+    at: float
+    values: Dict[str, float]
+    task: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class TaskBegan:
+    """A task call began in this engine. ``index`` is its place in a ``.map()``."""
+
+    kind: ClassVar[str] = "task"
+    key: str
+    name: str
+    at: float
+    scope: str = ""
+    index: Optional[int] = None
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A task call ended. ``kept`` is false when the outcome cannot be replayed."""
+
+    kind: ClassVar[str] = "checkpoint"
+    key: str
+    name: str
+    state: str
+    started_at: float
+    ended_at: float
+    scope: str = ""
+    index: Optional[int] = None
+    attempts: int = 1
+    kept: bool = True
+    value: Optional[Dict[str, Any]] = None
+    error: Optional[Dict[str, Any]] = None
+
+
+@dataclass(frozen=True)
+class Call:
+    """A placed call: a job of its own, on a machine that fits ``ask``."""
+
+    kind: ClassVar[str] = "call"
+    key: str
+    name: str
+    entry: str
+    args: Dict[str, Any]
+    ask: Dict[str, Any]
+    at: float
+    scope: str = ""
+    index: Optional[int] = None
+    settings: Dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file saved by the job; its content has arrived before this event."""
+
+    kind: ClassVar[str] = "artifact"
+    name: str
+    digest: str
+    size: int
+    at: float
+    media_type: str = "application/octet-stream"
+    task: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """How user code ended: ``state`` is completed, failed or cancelled."""
+
+    kind: ClassVar[str] = "result"
+    state: str
+    at: float
+    reason: str = ""
+    message: str = ""
+    value: Optional[Dict[str, Any]] = None
+    error: Optional[Dict[str, Any]] = None
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The engine ended without a result. ``reason``: crashed, timeout, cancelled, stopped, not_started."""
+
+    kind: ClassVar[str] = "exit"
+    at: float
+    reason: str
+    message: str
+    code: Optional[int] = None
+    signal: Optional[int] = None
+
+
+EVENTS: Dict[str, Type[Any]] = {
+    cls.kind: cls for cls in (Started, Log, Metric, TaskBegan, Checkpoint, Call, Artifact, Result, Exit)
+}
+
+FINAL = frozenset({Result.kind, Exit.kind})
+"""The kinds that end an attempt."""
+
+
+# ---------------------------------------------------------------- codec
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON text, ASCII only, so that lone surrogates survive as escapes."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def encode(message: Any) -> str:
+    """One message as the text of one frame."""
+    body = {name: getattr(message, name) for name in _FIELDS[message.type]}
+    body["type"] = message.type
+    return dumps(body)
+
+
+def encode_events(job: str, lease: int, source: str, first: int, lines: List[str]) -> str:
+    """An `Event` frame out of spool lines, which are JSON texts already and are not parsed again."""
+    head = dumps({"type": Event.type, "job": job, "lease": lease, "source": source, "first": first})
+    return head[:-1] + ',"events":[' + ",".join(lines) + "]}"
+
+
+def decode(text: str) -> Any:
+    """The message in a frame. Raises `ProtocolViolation` when it is none of ours."""
+    try:
+        body = json.loads(text)
+        cls = MESSAGES[body["type"]]
+        return cls(**{name: body[name] for name in _FIELDS[cls.type] if name in body})
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ProtocolViolation(f"not a message of this protocol: {text[:80]!r} ({error})") from error
+
+
+def as_dict(record: Any) -> Dict[str, Any]:
+    """The fields of a `Held`, `Resume`, `Times` or event body, ready for JSON."""
+    return asdict(record)
+
+
+_FIELDS: Dict[str, List[str]] = {name: [f.name for f in fields(cls)] for name, cls in MESSAGES.items()}
