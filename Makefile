@@ -1,0 +1,54 @@
+# On a machine with nothing but Python 3.11 or newer: make demo, make test, make check, make faults.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
+DESCRIBED := pyproject.toml worker/pyproject.toml constraints.txt
+
+.PHONY: demo test check faults bench docs clean
+
+demo: $(VENV)/.base  ## a server, a worker and a pipeline over both; DEMO=--keep leaves them up
+	$(BIN)/farhand demo $(DEMO)
+
+test: $(VENV)/.test  ## every test; TESTS=tests/unit narrows it
+	@$(BIN)/python -m tests.optional
+	$(BIN)/python -m pytest $(TESTS)
+
+check: $(VENV)/.check  ## formatting, lints, types, import rules and the tests of the documentation
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest --quiet tests/docs
+
+faults: $(VENV)/.test  ## the fault tests, with what each provokes and how long it took
+	@$(BIN)/python -m tests.optional
+	$(BIN)/python -m pytest --quiet -m fault -p tests.fault_report
+
+bench: $(VENV)/.base  ## speeds, as ratios to references measured in the same run
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.check  ## write the generated pages of docs/ anew
+	$(BIN)/python docs/generate.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'farhand needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...' >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.base: $(VENV)/.python $(DESCRIBED)
+	$(PIP) --editable ./worker --editable .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.python $(DESCRIBED)
+	$(PIP) --editable ./worker --editable '.[test]'
+	@touch $@ $(VENV)/.base
+
+$(VENV)/.check: $(VENV)/.python $(DESCRIBED)
+	$(PIP) --editable ./worker --editable '.[test,check]'
+	@touch $@ $(VENV)/.base $(VENV)/.test

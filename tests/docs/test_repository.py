@@ -1,0 +1,106 @@
+"""What the repository must not hold, how small the product is, and what its script path leaves alone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, requires, version
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.docs.pages import DOCS, ROOT, repository_files
+
+# Written in pieces, so that this file does not hold what it looks for.
+_MACHINE_PATH = re.compile(
+    rb"(?<![\w.~$}>*])/(?:" + rb"|".join((rb"home/\w", rb"root/", rb"Users/\w", rb"work/")) + rb")"
+)
+_REGISTRY_HOST = re.compile(
+    rb"|".join(
+        (
+            rb"pypi\." + rb"org",
+            rb"pythonhosted\." + rb"org",
+            rb"npmjs\." + rb"(?:org|com)",
+            rb"index-" + rb"url",
+        )
+    ),
+    re.IGNORECASE,
+)
+_LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)\s]*)?\)")
+SERVER_PACKAGES_MAX = 40
+
+
+def holding(pattern: re.Pattern[bytes]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}: {match[0].decode()}"
+        for path in repository_files()
+        if (match := pattern.search(path.read_bytes()))
+    ]
+
+
+def test_no_file_holds_a_path_of_a_machine() -> None:
+    assert holding(_MACHINE_PATH) == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    assert holding(_REGISTRY_HOST) == []
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *ROOT.glob("examples/*/*.md")]
+    broken = [
+        f"{page.relative_to(ROOT)} → {target}"
+        for page in pages
+        for target in _LINK.findall(page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def installed(name: str, extra: str = "") -> set[str]:
+    """The distribution and all it requires, as far as it is installed here."""
+    found: set[str] = set()
+    waiting = [(name, extra)]
+    while waiting:
+        name, extra = waiting.pop()
+        for line in requires(name) or []:
+            requirement = Requirement(line)
+            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            key = requirement.name.lower().replace("_", "-")
+            if key in found:
+                continue
+            try:
+                version(key)
+            except PackageNotFoundError:
+                continue
+            found.add(key)
+            waiting.extend((key, wanted) for wanted in requirement.extras or {""})
+    return found
+
+
+def test_the_server_stays_within_its_number_of_packages() -> None:
+    packages = installed("farhand")
+    assert len(packages) <= SERVER_PACKAGES_MAX, sorted(packages)
+
+
+def test_the_worker_needs_one_package() -> None:
+    assert installed("farhand-worker") == {"websockets"}
+
+
+@pytest.mark.parametrize("heavy", ["fastapi", "pydantic", "sqlite3", "msgspec", "click", "asyncio"])
+def test_a_script_loads_nothing_of_the_server(heavy: str) -> None:
+    code = f"import sys\nfrom farhand import flow, task\nsys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("heavy", ["fastapi", "pydantic", "sqlite3", "msgspec"])
+def test_the_command_line_loads_nothing_of_the_server_before_it_must(heavy: str) -> None:
+    code = f"import sys\nimport farhand.cli\nsys.exit({heavy!r} in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_constraints_hold_names_and_versions_only() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][\w.]*", line)] == []
