@@ -1,0 +1,115 @@
+"""Content-addressed files in a directory: ``sha256:<hex>`` is the name, and the only name, of a blob.
+
+A blob appears whole or not at all: it is written beside its place, synced, checked against its digest and
+renamed. Writers of the same content do not disturb each other, since whoever renames last puts the same
+bytes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import AsyncIterable
+from pathlib import Path
+
+from ..errors import DigestMismatch, NotFound, Usage
+
+DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of ``content``."""
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+class Blobs:
+    """The blobs of one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def path(self, digest: str) -> Path:
+        """Where the blob is. Raises `Usage` for what is no digest and `NotFound` for what is not here."""
+        path = self._place(digest)
+        if not path.exists():
+            raise NotFound(f"no blob {digest} is stored here; send it first")
+        return path
+
+    def has(self, digest: str) -> bool:
+        """Whether the blob is here, whole."""
+        return self._place(digest).exists()
+
+    def size(self, digest: str) -> int:
+        """The blob's size in bytes."""
+        return self.path(digest).stat().st_size
+
+    def put_bytes(self, content: bytes) -> str:
+        """Keep ``content``; returns its digest."""
+        digest = digest_of(content)
+        place = self._place(digest)
+        if not place.exists():
+            with _Landing(place) as landing:
+                landing.write(content)
+                landing.settle(digest)
+        return digest
+
+    async def write(self, chunks: AsyncIterable[bytes], digest: str) -> int:
+        """Keep a blob that arrives in pieces; returns its size. Raises `DigestMismatch`."""
+        place = self._place(digest)
+        with _Landing(place) as landing:
+            async for chunk in chunks:
+                await asyncio.to_thread(landing.write, chunk)
+            await asyncio.to_thread(landing.settle, digest)
+            return landing.size
+
+    def adopt(self, path: Path, digest: str) -> None:
+        """Keep a file that lies beside the store already, by copying its verified content."""
+        place = self._place(digest)
+        if place.exists() or not path.exists():
+            return
+        with _Landing(place) as landing, path.open("rb") as file:
+            while chunk := file.read(1024 * 1024):
+                landing.write(chunk)
+            landing.settle(digest)
+
+    def _place(self, digest: str) -> Path:
+        if DIGEST_PATTERN.fullmatch(digest) is None:
+            raise Usage(f"{digest[:80]!r} is not a digest; one reads sha256: and 64 hexadecimal digits")
+        name = digest.removeprefix("sha256:")
+        return self._directory / name[:2] / name
+
+
+class _Landing:
+    """A blob on its way in; gone without trace unless it settles."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        self._path = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
+        self._file = self._path.open("xb")
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def __enter__(self) -> _Landing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def write(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._hash.update(chunk)
+        self.size += len(chunk)
+
+    def settle(self, digest: str) -> None:
+        arrived = f"sha256:{self._hash.hexdigest()}"
+        if arrived != digest:
+            raise DigestMismatch(f"the bytes that arrived are {arrived}, not {digest}; send them again")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._path.rename(self._place)

@@ -1,0 +1,150 @@
+"""The one table of settings, and how a value is found: flag, environment, farhand.toml, default."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from farhand_worker.protocol import Times
+
+from .errors import Usage
+from .sdk.durations import seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A row of the table. ``variable`` is its environment variable; ``name`` its key in farhand.toml."""
+
+    name: str
+    default: Any
+    read: Callable[[Any], Any]
+    help: str
+
+    @property
+    def variable(self) -> str:
+        """FARHAND_ and the name in capitals."""
+        return f"FARHAND_{self.name.upper()}"
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("1", "true", "yes", "on"):
+        return True
+    if str(value).lower() in ("0", "false", "no", "off", ""):
+        return False
+    raise ValueError("is not true or false")
+
+
+def _port(value: Any) -> int:
+    port = int(value)
+    if not 0 <= port <= 65535:
+        raise ValueError("is not a port between 0 and 65535")
+    return port
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if count < 0:
+        raise ValueError("is below zero")
+    return count
+
+
+def _base_path(value: Any) -> str:
+    path = str(value).strip("/")
+    return f"/{path}" if path else ""
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _home(value: Any) -> Path:
+    return Path(str(value)).expanduser().absolute()
+
+
+_TIMES = Times()
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("home", "~/.farhand", _home, "Where the store, blobs, keys and journals lie."),
+    Setting("host", "127.0.0.1", str, "The address the server listens on."),
+    Setting("port", 8420, _port, "The port the server listens on; 0 takes a free one."),
+    Setting("parallel", _cores(), _count, "Slots of the server's own processors; default: one a core."),
+    Setting("base_path", "", _base_path, "The path under which a proxy publishes the server."),
+    Setting("public_host", "", str, "Another host name by which the server is reached, for the Host check."),
+    Setting("heartbeat_s", _TIMES.heartbeat_s, seconds, "How often a worker says that it is there."),
+    Setting(
+        "lease_s", _TIMES.lease_s, seconds, "How long an attempt may run without evidence of the server."
+    ),
+    Setting(
+        "margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease before it reassigns."
+    ),
+    Setting("reattach_s", _TIMES.reattach_s, seconds, "How long a started server waits for its workers."),
+    Setting("outage_s", _TIMES.outage_s, seconds, "How long workers ride out a server that is down."),
+    Setting("handoff_s", _TIMES.handoff_s, seconds, "How long a worker may take to accept a job."),
+    Setting("grace_s", _TIMES.grace_s, seconds, "How long cancelled work has before it is killed."),
+    Setting("lost_s", _TIMES.lost_s, seconds, "How long a closed socket is taken for a blip."),
+)
+_BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The values in force, and where each was found."""
+
+    home: Path
+    host: str
+    port: int
+    parallel: int
+    base_path: str
+    public_host: str
+    times: Times
+    root: Path | None
+    sources: Mapping[str, str]
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    root: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Read every setting. Raises `Usage` naming the setting, the source and what is wrong with the value."""
+    environ = os.environ if environment is None else environment
+    sources: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    layers = (
+        ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
+        ("environment", {s.name: environ[s.variable] for s in SETTINGS if s.variable in environ}),
+        ("farhand.toml", _read_toml(root)),
+    )
+    for setting in SETTINGS:
+        source, raw = next(
+            ((name, layer[setting.name]) for name, layer in layers if setting.name in layer),
+            ("default", setting.default),
+        )
+        try:
+            values[setting.name] = setting.read(raw)
+        except (ValueError, TypeError) as error:
+            raise Usage(f"{setting.name} from {source}: {raw!r} {error}") from error
+        sources[setting.name] = source
+    times = Times(**{name: values.pop(name) for name in list(values) if name.endswith("_s")})
+    return Config(times=times, root=root, sources=sources, **values)
+
+
+def _read_toml(root: Path | None) -> dict[str, Any]:
+    path = None if root is None else root / "farhand.toml"
+    if path is None or not path.exists():
+        return {}
+    try:
+        server: dict[str, Any] = tomllib.loads(path.read_text()).get("server", {})
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise Usage(f"{path} cannot be read: {error}") from error
+    unknown = sorted(set(server) - set(_BY_NAME))
+    if unknown:
+        raise Usage(f"{path} has unknown settings under [server]: {', '.join(unknown)}")
+    return server

@@ -1,0 +1,220 @@
+"""Who may be a worker, and what a worker that comes back still holds.
+
+A name belongs to one instance at a time. A newcomer under a live name is answered by what can be proved:
+the same instance simply goes on; one that has swept its predecessor's state directory, or whose machine
+was booted again, has the name at once; while the old one still beats, the newcomer is refused for good;
+otherwise it waits until the old leases have run out.
+
+On attaching, every job the store says this worker holds is either resumed (the agent lists it under its
+current lease) or taken back (it does not: the hand-off never arrived, or the process that held it is gone).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from farhand_worker import protocol
+
+from ..lifecycle import Ending
+from ..model import Job, Worker
+from ..store import Store
+from .bus import Bus, Notice
+from .consequences import Consequences
+from .fleet import OFFLINE, ONLINE, Fleet, Holding, Link, Member
+from .rescuer import Rescuer
+from .service import Wakeup
+
+_NEVER_ARRIVED = Ending("not_started", "handoff_failed", "the worker never received the job")
+_GONE = Ending("lost", "worker_lost", "the worker's program ended and its engines with it")
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What the token says: the name and labels are the token's, never the worker's choice."""
+
+    name: str
+    labels: tuple[str, ...]
+    jti: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A session stands."""
+
+    member: Member
+    resume: list[protocol.Resume]
+    session_key: str
+
+
+class Attachments:
+    """Lets workers in, keeps them apart, and lets them go."""
+
+    def __init__(
+        self,
+        store: Store,
+        fleet: Fleet,
+        rescuer: Rescuer,
+        consequences: Consequences,
+        bus: Bus,
+        wakeup: Wakeup,
+    ) -> None:
+        self._store = store
+        self._fleet = fleet
+        self._rescuer = rescuer
+        self._consequences = consequences
+        self._bus = bus
+        self._wakeup = wakeup
+
+    async def attach(
+        self, hello: protocol.Hello, credential: Credential, link: Link, address: str
+    ) -> Attached | protocol.Refused:
+        """Let a worker in, or say why not."""
+        member = self._fleet.member(credential.name)
+        refusal = await self._contest(member, hello)
+        if refusal is not None:
+            return refusal
+        async with member.gate:
+            replaced = member.instance not in ("", hello.instance)
+            if member.link is not None:
+                member.link.close("the worker opened another session")
+            member.link = link
+            member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
+            member.labels, member.parallel = frozenset(credential.labels), hello.parallel
+            member.draining = hello.draining
+            self.heard(member)
+            resume = await self._settle(member, hello, replaced)
+            await self._record(member, hello, credential, address)
+            return Attached(member, resume, secrets.token_urlsafe(16))
+
+    def welcomed(self, member: Member) -> None:
+        """The welcome is on its way: jobs may follow it."""
+        member.state = ONLINE
+        self._bus.publish(Notice("worker", record=member.name))
+        self._wakeup.set()
+        self._rescuer.look()
+
+    def heard(self, member: Member) -> None:
+        """The worker was heard: its leases are renewed from now."""
+        member.heard_at = time.monotonic()
+        member.closed_at = None
+
+    def back(self, member: Member) -> None:
+        """A worker that was silent beats again on a session that never closed."""
+        member.state = ONLINE
+        self._bus.publish(Notice("worker", record=member.name))
+        self._wakeup.set()
+
+    def closed(self, member: Member, link: Link) -> None:
+        """The session's socket closed. Not yet a lost worker."""
+        if member.link is link:
+            member.link = None
+            member.closed_at = time.monotonic()
+            self._rescuer.look()
+
+    async def leave(self, member: Member, link: Link, reason: str) -> None:
+        """The worker said goodbye: it is offline at once, and what it held is queued again."""
+        async with member.gate:
+            if member.link is link:
+                await self._rescuer.declare(member, OFFLINE, reason)
+                ending = Ending("stopped", "worker_left", reason)
+                await self._rescuer.take_back(member, list(member.holdings.values()), ending)
+
+    async def _contest(self, member: Member, hello: protocol.Hello) -> protocol.Refused | None:
+        """Why this newcomer must not have the name (now), or None."""
+        if member.instance in ("", hello.instance) or member.state == OFFLINE:
+            return None
+        rebooted = member.host == hello.host and member.boot_id not in ("", hello.boot_id)
+        if hello.swept == member.instance or rebooted:
+            return None
+        if member.link is not None and await self._still_beats(member):
+            message = f"another instance of {member.name} is attached and alive, on {member.host}"
+            return protocol.Refused("namesake", message, final=True)
+        if not member.holdings and member.link is None:
+            return None
+        message = f"waits until the leases of the previous instance of {member.name} have run out"
+        return protocol.Refused("name_taken", message)
+
+    async def _still_beats(self, member: Member) -> bool:
+        """Whether the old session is heard within a heartbeat and a bit."""
+        before = member.heard_at
+        deadline = time.monotonic() + 1.5 * self._fleet.times.heartbeat_s
+        while time.monotonic() < deadline and member.link is not None:
+            await asyncio.sleep(self._fleet.times.heartbeat_s / 10)
+            if member.heard_at != before:
+                return True
+        return False
+
+    async def _settle(self, member: Member, hello: protocol.Hello, replaced: bool) -> list[protocol.Resume]:
+        """Resume what is listed under a current lease, take back what is not listed."""
+        listed = [protocol.Held(**_known(held)) for held in hello.held]
+        resume: list[protocol.Resume] = []
+        current: dict[int, Job] = {}
+        for held in listed:
+            job = await self._store.jobs.get(held.job)
+            recorded = await self._store.reports.recorded(held.job, held.lease)
+            live = job is not None and job.lease == held.lease and job.worker == member.name
+            if job is not None and live:
+                current[held.lease] = job
+            cancelling = job is not None and job.cancelling
+            resume.append(protocol.Resume(held.job, held.lease, recorded, not live, cancelling))
+        missing = [h for h in member.holdings.values() if h.lease not in current]
+        for holding in missing:
+            await self._rescuer.take_back(member, [holding], self._ending(holding, replaced))
+        for lease, job in current.items():
+            self._fleet.hold(member, job, lease)
+        for lease, job in current.items():
+            # A report of the earlier session may have been committed between the look and the hold.
+            if not await self._store.reports.is_current(job.id, lease):
+                self._fleet.release(job.id, lease)
+        return resume
+
+    @staticmethod
+    def _ending(holding: Holding, replaced: bool) -> Ending:
+        """How to call it: an agent that lives and does not know of a job never received it."""
+        return _GONE if replaced or holding.job.started_at is not None else _NEVER_ARRIVED
+
+    async def _record(
+        self, member: Member, hello: protocol.Hello, credential: Credential, address: str
+    ) -> None:
+        now = time.time()
+        worker = Worker(
+            name=member.name,
+            state=ONLINE,
+            labels=credential.labels,
+            parallel=hello.parallel,
+            instance=hello.instance,
+            host=hello.host,
+            python=hello.python,
+            version=hello.version,
+            boot_id=hello.boot_id,
+            address=address,
+            attached_at=now,
+            last_seen_at=now,
+        )
+        await self._store.workers.attach(worker)
+        message = f"{member.name} attached from {hello.host}"
+        await self._store.events.add(now, "worker.attached", message, worker=member.name)
+        await self._store.tokens.used(credential.jti, now)
+
+    async def outcomes(self, member: Member) -> list[protocol.Outcome]:
+        """The ends of calls that the resumed jobs placed; the agent may have missed any of them."""
+        found: list[protocol.Outcome] = []
+        for holding in member.holdings.values():
+            for task in await self._store.tasks.placed(holding.job.id):
+                body: dict[str, Any] = {
+                    "key": task.key,
+                    "name": task.name,
+                    "state": task.state,
+                    "value": task.value,
+                    "error": task.error,
+                }
+                found.append(protocol.Outcome(holding.job.id, holding.lease, task.key, body))
+        return found
+
+
+def _known(held: dict[str, Any]) -> dict[str, Any]:
+    return {k: held[k] for k in ("job", "lease", "started_at", "ended") if k in held}

@@ -1,0 +1,63 @@
+"""Notices of what changed, for whoever watches: the console, ``--follow``, the event stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+_BACKLOG_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something changed. ``kind``: run, logs (also tasks and metrics), worker, or overflow.
+
+    ``overflow`` says that this subscriber was too slow and must look at everything again.
+    """
+
+    kind: str
+    run: str | None = None
+    record: Any = None
+
+
+class Bus:
+    """Hands every notice to every subscriber; a slow one loses notices, never holds up the others."""
+
+    def __init__(self) -> None:
+        self._queues: set[asyncio.Queue[Notice | None]] = set()
+        self._closed = False
+
+    def publish(self, notice: Notice) -> None:
+        """Hand ``notice`` to every subscriber."""
+        for queue in self._queues:
+            if queue.qsize() >= _BACKLOG_MAX:
+                while not queue.empty():
+                    queue.get_nowait()
+                queue.put_nowait(Notice("overflow"))
+            queue.put_nowait(notice)
+
+    @asynccontextmanager
+    async def subscribe(self) -> AsyncIterator[AsyncIterator[Notice]]:
+        """What is published from now on; the iterator ends when the bus is closed."""
+        queue: asyncio.Queue[Notice | None] = asyncio.Queue()
+        self._queues.add(queue)
+        if self._closed:
+            queue.put_nowait(None)
+        try:
+            yield _drain(queue)
+        finally:
+            self._queues.discard(queue)
+
+    def close(self) -> None:
+        """End every subscription."""
+        self._closed = True
+        for queue in self._queues:
+            queue.put_nowait(None)
+
+
+async def _drain(queue: asyncio.Queue[Notice | None]) -> AsyncIterator[Notice]:
+    while (notice := await queue.get()) is not None:
+        yield notice

@@ -1,0 +1,53 @@
+"""What follows from a commit: `Changes` carried to the queue, the fleet, the dispatcher and the watchers."""
+
+from __future__ import annotations
+
+import time
+
+from farhand_worker import protocol
+
+from ..model import Job, Run
+from ..store.changes import Changes
+from .bus import Bus, Notice
+from .fleet import Fleet
+from .queue import Queue
+from .service import Wakeup
+
+
+class Consequences:
+    """Follows changes up, in memory and on the wire. Every method is synchronous: nothing overtakes it."""
+
+    def __init__(self, queue: Queue, fleet: Fleet, bus: Bus, wakeup: Wakeup) -> None:
+        self._queue = queue
+        self._fleet = fleet
+        self._bus = bus
+        self._wakeup = wakeup
+
+    def follow_start(self, run: Run, job: Job) -> None:
+        """A run was queued."""
+        self._queue.add(job, time.time())
+        self._wakeup.set()
+        self._bus.publish(Notice("run", run.id, run))
+
+    def follow(self, changes: Changes) -> None:
+        """Act on one commit's changes."""
+        for job_id, lease, _ in changes.released:
+            self._fleet.release(job_id, lease)
+        for job_id in changes.dequeued:
+            self._queue.remove(job_id)
+        now = time.time()
+        for job in changes.enqueued:
+            self._queue.add(job, now)
+        for job in changes.cancel:
+            self._fleet.send_to_holder(job.id, lambda lease, job=job: protocol.Cancel(job.id, lease))
+        for outcome in changes.outcomes:
+            self._fleet.send_to_holder(
+                outcome.parent_job,
+                lambda lease, o=outcome: protocol.Outcome(o.parent_job, lease, o.key, o.body),
+            )
+        if changes.enqueued or changes.released or changes.dequeued:
+            self._wakeup.set()
+        for run in changes.runs:
+            self._bus.publish(Notice("run", run.id, run))
+        for run_id in changes.streams:
+            self._bus.publish(Notice("logs", run_id))

@@ -1,0 +1,155 @@
+"""Hands queued jobs to workers. Woken by what changes (enqueue, release, attach, a due retry); never polls.
+
+One pass looks at the head of every lane, most urgent first, asks `placement.place`, and promises a slot.
+The lease itself is one compare-and-set in the store; several are made at once and share a commit. What
+could not be placed keeps the sentence that says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from farhand_worker import protocol
+
+from ..errors import FarhandError
+from ..lifecycle import Ending
+from ..model import Job
+from ..placement import place
+from ..store import Store
+from ..store.jobs import Leased
+from .bus import Bus, Notice
+from .consequences import Consequences
+from .fleet import Fleet, Member
+from .queue import Queue
+from .service import Service, Wakeup, delay_until
+
+log = logging.getLogger("farhand")
+
+_RETRY_S = 0.5
+
+
+class Dispatcher(Service):
+    """The loop that turns a free slot and a queued job into an attempt."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        fleet: Fleet,
+        consequences: Consequences,
+        bus: Bus,
+        wakeup: Wakeup,
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._queue = queue
+        self._fleet = fleet
+        self._consequences = consequences
+        self._bus = bus
+        self._wakeup = wakeup
+        self._handing: set[asyncio.Task[None]] = set()
+        self.holding_back = True
+        """True until the server has heard who holds what, and again when it stops."""
+
+    def release(self) -> None:
+        """Begin to hand jobs over."""
+        self.holding_back = False
+        self._wakeup.set()
+
+    def hold_back(self) -> None:
+        """Hand nothing over from now on."""
+        self.holding_back = True
+
+    async def _work(self) -> None:
+        while True:
+            self._queue.ripen(time.time())
+            if not self.holding_back:
+                self._pass()
+            await self._wakeup.wait(delay_until(self._queue.next_due_at(), time.time))
+
+    def _pass(self) -> None:
+        """Promise slots until nothing more can be placed."""
+        blocked: set[object] = set()
+        while True:
+            heads = [job for job in self._queue.heads() if job.ask not in blocked]
+            if not heads:
+                return
+            for job in heads:
+                placement = place(job.ask, self._fleet.candidates())
+                if placement.worker is None:
+                    blocked.add(job.ask)
+                    self._queue.explain(job.ask, placement.message)
+                    continue
+                self._promise(job, self._fleet.member(placement.worker))
+                break
+
+    def _promise(self, job: Job, member: Member) -> None:
+        self._queue.take(job)
+        member.promised += 1
+        task = asyncio.create_task(self._hand_over(job, member))
+        self._handing.add(task)
+        task.add_done_callback(self._handing.discard)
+
+    async def _hand_over(self, job: Job, member: Member) -> None:
+        link = member.link
+        try:
+            leased = await self._store.jobs.lease(job.id, member.name, member.parallel, time.time())
+            if leased is not None and leased.job.lease is not None:
+                self._fleet.hold(member, leased.job, leased.job.lease)
+        except FarhandError as error:
+            log.error("job %s could not be leased: %s", job.id, error)
+            await asyncio.sleep(_RETRY_S)
+            await self._reconsider(job.id)
+            return
+        finally:
+            member.promised -= 1
+        if leased is None:
+            await self._reconsider(job.id)
+        elif link is None or link is not member.link:
+            await self._take_back(leased)
+        else:
+            link.send(_assign(leased))
+            link.expect(leased.job.id, leased.job.lease or 0)
+            self._bus.publish(Notice("run", leased.run.id, leased.run))
+
+    async def _reconsider(self, job_id: str) -> None:
+        """The claim failed: the job left the queue, or the worker was full. Look at the store's word."""
+        job = await self._store.jobs.get(job_id)
+        if job is not None and job.state == "queued":
+            self._queue.add(job, time.time())
+            self._wakeup.set()
+
+    async def _take_back(self, leased: Leased) -> None:
+        """The session went away before the assign was sent; nobody knows of this lease."""
+        lease = leased.job.lease or 0
+        ending = Ending("stopped", "handoff_failed", "the worker went away before the job was handed over")
+        changes = await self._store.reports.end(leased.job.id, lease, ending, time.time())
+        if changes is not None:
+            self._consequences.follow(changes)
+
+    async def settle(self) -> None:
+        """Wait for the hand-overs under way."""
+        await asyncio.gather(*self._handing, return_exceptions=True)
+
+
+def _assign(leased: Leased) -> protocol.Assign:
+    job = leased.job
+    return protocol.Assign(
+        job=job.id,
+        lease=job.lease or 0,
+        attempt=job.attempt,
+        kind=job.kind,
+        run=job.run,
+        flow=job.flow,
+        entry=job.entry,
+        args=job.args,
+        bundle=job.bundle,
+        key=job.key,
+        timeout_s=job.settings.timeout_s,
+        strict=job.settings.strict_lease,
+        kept=leased.kept,
+    )

@@ -1,0 +1,186 @@
+"""Follows the journals of scripts. A script never opens the store; it appends to a file of its own.
+
+`<home>/inbox/<run>.jsonl` holds one record a line, numbered by line, and is locked by the script for as long
+as it lives. What is complete is imported by (run, number), so that reading a line twice records it once. A
+journal whose lock is free and whose last record is no result belongs to a script that died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import re
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..blobs import Blobs
+from ..errors import FarhandError, NotFound
+from ..store import Store
+from .bus import Bus, Notice
+from .service import Service, Wakeup
+
+log = logging.getLogger("farhand")
+
+LOOK_S = 1.0
+_CHUNK_BYTES = 1024 * 1024
+_NAME = re.compile(r"([a-z0-9]{8,64})\.jsonl")
+_DIED = "the script ended without a word; it was killed, or its machine was"
+
+
+@dataclass(slots=True)
+class Journal:
+    """A journal being followed: how far it was read, and the number of its last imported line."""
+
+    run: str
+    path: Path
+    offset: int = 0
+    seq: int = 0
+    over: bool = False
+    broken: bool = False
+
+
+class Inbox(Service):
+    """Imports journals: at a datagram from a script, and at a look every second."""
+
+    name = "inbox"
+
+    def __init__(self, home: Path, store: Store, blobs: Blobs, bus: Bus) -> None:
+        super().__init__()
+        self._directory = home / "inbox"
+        self._socket_path = home / "inbox.sock"
+        self._store = store
+        self._blobs = blobs
+        self._bus = bus
+        self._wakeup = Wakeup()
+        self._journals: dict[str, Journal] = {}
+
+    async def _work(self) -> None:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        listener = self._listen()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(listener, self._on_datagram, listener)
+        try:
+            while True:
+                await self.look()
+                await self._wakeup.wait(LOOK_S)
+        finally:
+            loop.remove_reader(listener)
+            listener.close()
+            self._socket_path.unlink(missing_ok=True)
+
+    def _listen(self) -> socket.socket:
+        self._socket_path.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        listener.setblocking(False)
+        # A socket's path may be no longer than about a hundred bytes; a deep home is looked at every second.
+        with contextlib.suppress(OSError):
+            listener.bind(str(self._socket_path))
+            self._socket_path.chmod(0o600)
+        return listener
+
+    def _on_datagram(self, listener: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                listener.recv(64)
+        self._wakeup.set()
+
+    async def look(self) -> None:
+        """Import what is new in every journal."""
+        found = {match[1] for name in os.listdir(self._directory) if (match := _NAME.fullmatch(name))}
+        for run in found - set(self._journals):
+            self._journals[run] = await self._open(run)
+        for journal in list(self._journals.values()):
+            try:
+                await self._advance(journal)
+            except FarhandError as error:
+                log.error("journal %s could not be imported, trying again: %s", journal.run, error)
+
+    async def _open(self, run: str) -> Journal:
+        """Begin to follow a journal, after the lines that an earlier owner of the store imported."""
+        journal = Journal(run, self._directory / f"{run}.jsonl")
+        last = await self._store.journals.last(run)
+        with contextlib.suppress(FileNotFoundError), journal.path.open("rb") as file:
+            for _ in range(last):
+                journal.offset += len(file.readline())
+        journal.seq = last
+        return journal
+
+    async def _advance(self, journal: Journal) -> None:
+        released = _is_released(journal.path)
+        while not journal.broken and await self._import(journal):
+            pass
+        if journal.over or released or journal.broken:
+            await self._close(journal)
+
+    async def _import(self, journal: Journal) -> bool:
+        """Import the next complete lines; false when there are none."""
+        lines, size = _complete_lines(journal.path, journal.offset)
+        if not lines:
+            return False
+        try:
+            records: list[list[Any]] = [msgspec.json.decode(line) for line in lines]
+        except msgspec.DecodeError as error:
+            log.error("journal %s is broken after line %s: %s", journal.run, journal.seq, error)
+            journal.broken = True
+            return False
+        for record in records:
+            self._take_blobs(record)
+        await self._store.journals.record(journal.run, journal.seq + 1, records, time.time())
+        journal.offset += size
+        journal.seq += len(lines)
+        journal.over = journal.over or any(record[0] == "result" for record in records)
+        self._bus.publish(Notice("run", journal.run, await self._store.runs.get(journal.run)))
+        self._bus.publish(Notice("logs", journal.run))
+        return True
+
+    def _take_blobs(self, record: list[Any]) -> None:
+        for digest in record[2] if len(record) > 2 else ():
+            with contextlib.suppress(NotFound):
+                self._blobs.adopt(self._directory / "blobs" / digest.removeprefix("sha256:"), digest)
+
+    async def _close(self, journal: Journal) -> None:
+        """The script has ended: call it crashed if it said nothing, and remove its file."""
+        if not journal.over and journal.seq > 0:
+            await self._store.journals.crash(journal.run, time.time(), _DIED)
+            self._bus.publish(Notice("run", journal.run, await self._store.runs.get(journal.run)))
+        journal.path.unlink(missing_ok=True)
+        del self._journals[journal.run]
+
+    async def reconcile(self) -> None:
+        """At the start: script runs that are open in the store and have no journal any more are over."""
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        for run in await self._store.journals.open_runs():
+            if not (self._directory / f"{run}.jsonl").exists():
+                await self._store.journals.crash(run, time.time(), _DIED)
+
+
+def _complete_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
+    """The whole lines after ``offset``, about a mebibyte of them, and their size; a last line without end waits."""
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        file.seek(offset)
+        chunk = file.read(_CHUNK_BYTES)
+        if chunk and b"\n" not in chunk:
+            chunk += file.readline()
+        whole = chunk[: chunk.rfind(b"\n") + 1]
+        return whole.splitlines(), len(whole)
+    return [], 0
+
+
+def _is_released(path: Path) -> bool:
+    """Whether no script holds the journal any more."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

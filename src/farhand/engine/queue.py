@@ -1,0 +1,98 @@
+"""The queued jobs in memory, in the order they are due: priority, then age.
+
+The store is the truth and every claim is decided there; this is an index of it. Jobs that ask for the
+same thing wait in one lane, and only the head of a lane is ever placed: the cost of a dispatch grows with
+the number of different asks, not with the number of jobs that wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from ..model import Ask, Job
+
+_Entry = tuple[int, float, str, Job]
+
+
+class Queue:
+    """Queued jobs by ask. A job is in it at most once; adding it again replaces it."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Ask, list[_Entry]] = {}
+        self._delayed: list[tuple[float, str]] = []
+        self._jobs: dict[str, Job] = {}
+        self._of_run: dict[str, str] = {}
+        self._reasons: dict[Ask, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def add(self, job: Job, now: float) -> None:
+        """Queue ``job``; it is due at its ``not_before`` (epoch seconds)."""
+        self._jobs[job.id] = job
+        if job.kind == "run":
+            self._of_run[job.run] = job.id
+        if job.not_before > now:
+            heapq.heappush(self._delayed, (job.not_before, job.id))
+        else:
+            self._enter(job)
+
+    def remove(self, job_id: str) -> None:
+        """Forget a job that left the queue; what its lane still holds of it is passed over later."""
+        self._forget(job_id)
+
+    def ripen(self, now: float) -> None:
+        """Move the jobs whose delay is over to their lanes."""
+        while self._delayed and self._delayed[0][0] <= now:
+            _, job_id = heapq.heappop(self._delayed)
+            job = self._jobs.get(job_id)
+            if job is not None and job.not_before <= now:
+                self._enter(job)
+
+    def next_due_at(self) -> float | None:
+        """When the next delayed job is due (epoch seconds)."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def heads(self) -> list[Job]:
+        """The first job of every lane, most urgent first."""
+        heads = [(lane[0], ask) for ask in list(self._lanes) if (lane := self._settled(ask))]
+        return [entry[3] for entry, _ in sorted(heads, key=lambda head: head[0][:3])]
+
+    def take(self, job: Job) -> None:
+        """Remove the head of a lane, to hand it over."""
+        lane = self._settled(job.ask)
+        if lane and lane[0][3] is job:
+            heapq.heappop(lane)
+        self._forget(job.id)
+
+    def explain(self, ask: Ask, message: str) -> None:
+        """Remember why the head of a lane waits."""
+        self._reasons[ask] = message
+
+    def reason_of_run(self, run_id: str) -> str:
+        """Why a run's own job waits, in one sentence; empty when it is not queued or was not looked at."""
+        job = self._jobs.get(self._of_run.get(run_id, ""))
+        return "" if job is None else self._reasons.get(job.ask, "")
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs.values())
+
+    def _forget(self, job_id: str) -> None:
+        job = self._jobs.pop(job_id, None)
+        if job is not None:
+            self._of_run.pop(job.run, None)
+
+    def _enter(self, job: Job) -> None:
+        lane = self._lanes.setdefault(job.ask, [])
+        heapq.heappush(lane, (-job.priority, job.age_at, job.id, job))
+
+    def _settled(self, ask: Ask) -> list[_Entry]:
+        """The lane, with a live head: entries of jobs that left or were replaced are dropped."""
+        lane = self._lanes[ask]
+        while lane and self._jobs.get(lane[0][3].id) is not lane[0][3]:
+            heapq.heappop(lane)
+        if not lane:
+            del self._lanes[ask]
+            self._reasons.pop(ask, None)
+        return lane

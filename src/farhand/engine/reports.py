@@ -1,0 +1,65 @@
+"""What workers report: recorded in one transaction a batch, then followed up."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from farhand_worker import protocol
+
+from ..store import Store
+from .consequences import Consequences
+
+
+class Reports:
+    """Records batches of events. Every write is checked against the job's current lease by the store."""
+
+    def __init__(self, store: Store, consequences: Consequences) -> None:
+        self._store = store
+        self._consequences = consequences
+
+    async def record(self, event: protocol.Event) -> int:
+        """Record a batch; returns the last number recorded.
+
+        Raises `StaleLease`, `StoreFailed` (try again), or `ProtocolViolation` for a batch that is malformed
+        or leaves a gap.
+        """
+        events = [_typed(entry) for entry in event.events]
+        recorded = await self._store.reports.record(
+            event.job, event.lease, event.source, event.first, events, time.time()
+        )
+        self._consequences.follow(recorded.changes)
+        return recorded.seq
+
+    async def kept(self, job_id: str, after: int) -> dict[str, Any]:
+        """A page of the outcomes that earlier attempts of this job kept, for the engine to replay."""
+        page = await self._store.tasks.kept(job_id, after)
+        items = [
+            {
+                "number": task.number,
+                "key": task.key,
+                "body": {
+                    "key": task.key,
+                    "name": task.name,
+                    "state": task.state,
+                    "value": task.value,
+                    "error": task.error,
+                },
+            }
+            for task in page
+        ]
+        return {"items": items, "more": len(items) > 0}
+
+    async def is_current(self, job_id: str, lease: int) -> bool:
+        """Whether ``lease`` is the job's current one."""
+        return await self._store.reports.is_current(job_id, lease)
+
+
+def _typed(entry: list[Any]) -> Any:
+    try:
+        kind, body = entry[0], entry[1]
+        return msgspec.convert(body, protocol.EVENTS[kind], strict=False)
+    except (msgspec.ValidationError, KeyError, IndexError, TypeError) as error:
+        raise protocol.ProtocolViolation(f"not an event of this protocol: {error}") from error

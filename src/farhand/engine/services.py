@@ -1,0 +1,85 @@
+"""All services of a server, put together; `start` and `stop` in the one order that is right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from farhand_worker.protocol import Times
+
+from ..blobs import Blobs
+from ..model import LOCAL_WORKER
+from ..store import Store
+from . import runtime
+from .attachment import Attachments
+from .bus import Bus
+from .consequences import Consequences
+from .dispatcher import Dispatcher
+from .fleet import Fleet
+from .flows import Flows
+from .inbox import Inbox
+from .queue import Queue
+from .reports import Reports
+from .rescuer import Rescuer
+from .runs import Runs
+from .service import Wakeup
+from .tokens import Tokens
+from .workers import Workers
+
+
+class Services:
+    """What the web and the gateway are given."""
+
+    def __init__(
+        self, store: Store, home: Path, times: Times, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.store = store
+        self.times = times
+        self.blobs = Blobs(home / "blobs")
+        self.bus = Bus()
+        self.queue = Queue()
+        self.fleet = Fleet(times)
+        wakeup = Wakeup()
+        consequences = Consequences(self.queue, self.fleet, self.bus, wakeup)
+        self.dispatcher = Dispatcher(store, self.queue, self.fleet, consequences, self.bus, wakeup)
+        self.rescuer = Rescuer(store, self.fleet, consequences, self.bus)
+        self.attachments = Attachments(store, self.fleet, self.rescuer, consequences, self.bus, wakeup)
+        self.reports = Reports(store, consequences)
+        self.inbox = Inbox(home, store, self.blobs, self.bus)
+        self.flows = Flows(store, self.blobs)
+        self.runs = Runs(store, self.queue, consequences)
+        self.workers = Workers(store, self.fleet)
+        self.tokens = Tokens(store, home, environment)
+        self.runtime = self.blobs.put_bytes(runtime.build())
+
+    async def start(self) -> None:
+        """Read from the store what is queued and who holds what; begin the loops. The socket listens."""
+        now = time.time()
+        for job in await self.store.jobs.queued():
+            self.queue.add(job, now)
+        for job in await self.store.jobs.held():
+            if job.lease is not None:
+                self.fleet.hold(self.fleet.member(job.worker or LOCAL_WORKER), job, job.lease)
+        for worker in await self.store.workers.list():
+            if worker.state != "offline":
+                self.fleet.member(worker.name)
+        for member in self.fleet:
+            known = await self.store.workers.get(member.name)
+            if known is not None:
+                member.labels, member.parallel = frozenset(known.labels), known.parallel
+                member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
+        await self.inbox.reconcile()
+        self.dispatcher.start()
+        self.rescuer.begin()
+        self.inbox.start()
+        self.dispatcher.release()
+
+    async def stop(self) -> None:
+        """End the loops; the store stays open."""
+        self.dispatcher.hold_back()
+        await self.dispatcher.stop()
+        await self.dispatcher.settle()
+        await self.rescuer.stop()
+        await self.inbox.stop()
+        self.bus.close()

@@ -1,0 +1,178 @@
+"""The server's own processors: the worker program, started beside the server and dialling over loopback.
+
+It outlives a killed server, and the next one finds it by the lock in its state directory: it rewrites the
+file that holds its address, and the worker comes back by itself. A worker that holds the lock and does not
+come back in time is frozen: it is killed, and a new one sweeps up after it. An orderly stop ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from farhand_worker.protocol import Times
+
+from ..engine.fleet import ONLINE, Fleet
+from ..engine.service import Service
+from ..model import LOCAL_WORKER
+
+log = logging.getLogger("farhand")
+
+_LOOK_S = 0.2
+_START_S = 10.0
+_RESPAWN_S = 0.5
+_RESPAWN_S_MAX = 30.0
+
+
+class LocalWorker(Service):
+    """Keeps one worker program running under the name ``server``."""
+
+    name = "local worker"
+
+    def __init__(
+        self,
+        home: Path,
+        url: str,
+        token: Callable[[], Awaitable[str]],
+        parallel: int,
+        cwd: Path | None,
+        times: Times,
+        fleet: Fleet,
+    ) -> None:
+        super().__init__()
+        self._directory = home / "local"
+        self._url = url
+        self._token = token
+        self._parallel = parallel
+        self._cwd = cwd
+        self._times = times
+        self._fleet = fleet
+
+    async def _work(self) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(self._directory / "url", self._url)
+        while (pid := holder(self._directory)) is not None:
+            await self._guard(pid)
+            await asyncio.sleep(_LOOK_S)
+        delay_s = _RESPAWN_S
+        while True:
+            began_at = time.monotonic()
+            process = await self._spawn()
+            await self._guard(process.pid)
+            code = await process.wait()
+            delay_s = _RESPAWN_S if time.monotonic() - began_at > 60 else min(delay_s * 2, _RESPAWN_S_MAX)
+            log.error("the local worker ended with %s; another starts in %.1f s", code, delay_s)
+            await asyncio.sleep(delay_s)
+
+    async def _guard(self, pid: int) -> None:
+        """Return when the worker has ended; kill it when it does not come back in time."""
+        patience_s = self._times.lease_s + self._times.margin_s
+        deadline = time.monotonic() + max(patience_s, _START_S)
+        while True:
+            if self._is_attached():
+                deadline = time.monotonic() + patience_s
+            elif time.monotonic() > deadline:
+                log.error("the local worker (pid %s) is not heard of; it is killed", pid)
+                _signal(pid, signal.SIGKILL)
+                deadline += patience_s
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(_ended(pid), self._times.heartbeat_s)
+                return
+
+    def _is_attached(self) -> bool:
+        member = self._fleet.get(LOCAL_WORKER)
+        return member is not None and member.state == ONLINE and member.link is not None
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        reading, writing = os.pipe()
+        arguments = ["--url-file", str(self._directory / "url"), "--token-fd", str(reading)]
+        arguments += ["--state-dir", str(self._directory), "--name", LOCAL_WORKER]
+        arguments += ["--parallel", str(self._parallel), "--orphan-s", str(self._times.reattach_s)]
+        if self._cwd is not None:
+            arguments += ["--cwd", str(self._cwd)]
+        try:
+            with (self._directory / "log").open("ab") as output:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "farhand_worker",
+                    *arguments,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=(reading,),
+                    start_new_session=True,
+                )
+            os.write(writing, (await self._token()).encode())
+            return process
+        finally:
+            os.close(reading)
+            os.close(writing)
+
+    async def end(self) -> None:
+        """Stop the worker with grace: its engines end, its jobs are queued again."""
+        await self.stop()
+        pid = holder(self._directory)
+        if pid is None:
+            return
+        # The first signal drains, the second ends; two of the same kind could merge into one.
+        _signal(pid, signal.SIGTERM)
+        _signal(pid, signal.SIGINT)
+        deadline = time.monotonic() + self._times.grace_s + self._times.margin_s
+        while holder(self._directory) is not None and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_S / 4)
+        if (pid := holder(self._directory)) is not None:
+            log.error("the local worker (pid %s) did not end in time; it is killed", pid)
+            _signal(pid, signal.SIGKILL)
+
+
+def holder(directory: Path) -> int | None:
+    """The process that holds the lock of a state directory, or None when it is free."""
+    try:
+        with (directory / "lock").open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return int(json.loads(file.read())["pid"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError):
+        return 0
+    return None
+
+
+def _signal(pid: int, number: int) -> None:
+    if pid > 0:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+async def _ended(pid: int) -> None:
+    """Return when a process that is not our child has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    loop.add_reader(descriptor, over.set)
+    try:
+        await over.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _write(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text)
+    beside.rename(path)

@@ -1,0 +1,216 @@
+"""The websocket shell around a `Session`: reads frames, sends frames, and waits for the store elsewhere.
+
+Heartbeats are answered in the reading loop itself and wait for nothing. Reports are recorded by tasks that
+start in the order of the frames, so that many of them share a commit; each is acknowledged after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from farhand_worker import protocol
+
+from ..engine.attachment import Attached, Attachments, Credential
+from ..engine.fleet import LOST, Member
+from ..engine.reports import Reports
+from ..errors import FarhandError, StaleLease
+from .session import CLOSED, Session
+
+log = logging.getLogger("farhand")
+
+_VIOLATION = 1002
+_TRY_AGAIN = 1013
+_ORDERLY = 1000
+
+
+class Socket:
+    """One worker's websocket. It is the `Link` that the services send through."""
+
+    def __init__(
+        self,
+        websocket: WebSocket,
+        credential: Credential,
+        attachments: Attachments,
+        reports: Reports,
+        welcome: Callable[[protocol.Hello, Attached, int], protocol.Welcome],
+        times: protocol.Times,
+    ) -> None:
+        self._websocket = websocket
+        self._credential = credential
+        self._attachments = attachments
+        self._reports = reports
+        self._welcome = welcome
+        self._times = times
+        self._session = Session(times)
+        self._outgoing: asyncio.Queue[str | tuple[int, str]] = asyncio.Queue()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._member: Member | None = None
+
+    # ------------------------------------------------------------ the link
+
+    def send(self, message: Any) -> None:
+        """Send ``message`` after all sent before it."""
+        if self._session.state != CLOSED:
+            self._outgoing.put_nowait(protocol.encode(message))
+
+    def expect(self, job: str, lease: int) -> None:
+        """An assign was sent; close the session unless it is accepted in time."""
+        self._session.expect(job, lease, time.monotonic())
+        asyncio.get_running_loop().call_later(self._times.handoff_s + 0.01, self._check_handoffs)
+
+    def close(self, reason: str) -> None:
+        """End the session; what still arrives is dropped unread."""
+        self._close(_ORDERLY, reason)
+
+    def _close(self, code: int, reason: str) -> None:
+        if self._session.state != CLOSED:
+            self._session.close()
+            self._outgoing.put_nowait((code, reason[:120]))
+
+    def _check_handoffs(self) -> None:
+        overdue = self._session.overdue(time.monotonic())
+        if overdue is not None:
+            log.warning("job %s was not accepted in time; its session is closed", overdue[0])
+            self._close(_TRY_AGAIN, "an assign was not accepted in time")
+
+    # ------------------------------------------------------------ the loops
+
+    async def serve(self) -> None:
+        """Carry the session from the accepted handshake to its end."""
+        sender = asyncio.create_task(self._send_frames())
+        receiver = asyncio.create_task(self._receive_frames())
+        try:
+            await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._session.close()
+            for task in (sender, receiver):
+                task.cancel()
+            await asyncio.gather(sender, receiver, return_exceptions=True)
+            if self._member is not None:
+                self._attachments.closed(self._member, self)
+
+    async def _send_frames(self) -> None:
+        while True:
+            frame = await self._outgoing.get()
+            try:
+                if isinstance(frame, tuple):
+                    await self._websocket.close(*frame)
+                    return
+                await self._websocket.send_text(frame)
+            except (WebSocketDisconnect, RuntimeError, OSError):
+                return
+
+    async def _receive_frames(self) -> None:
+        try:
+            while self._session.state != CLOSED:
+                text = await self._websocket.receive_text()
+                if self._session.state != CLOSED:
+                    await self._handle(self._session.receive(text))
+        except protocol.ProtocolViolation as violation:
+            log.warning("worker %s broke the protocol: %s", self._credential.name, violation)
+            self._close(_VIOLATION, str(violation))
+            await asyncio.sleep(1)
+        except (WebSocketDisconnect, KeyError, RuntimeError):
+            return
+
+    async def _handle(self, message: Any) -> None:
+        await self._HANDLERS[type(message)](self, message)
+
+    # ------------------------------------------------------------ what a worker says
+
+    async def _on_hello(self, hello: protocol.Hello) -> None:
+        address = self._websocket.client.host if self._websocket.client else ""
+        answer = self._session.greet(hello, self._credential.labels) or await self._attachments.attach(
+            hello, self._credential, self, address
+        )
+        if isinstance(answer, protocol.Refused):
+            log.warning("worker %s is refused: %s", self._credential.name, answer.message)
+            self.send(answer)
+            self._close(_ORDERLY, answer.code)
+            return
+        self._member = answer.member
+        self.send(self._welcome(hello, answer, self._session.version(hello)))
+        self._session.attached()
+        for outcome in await self._attachments.outcomes(answer.member):
+            self.send(outcome)
+        self._attachments.welcomed(answer.member)
+
+    async def _on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
+        member = self._attached()
+        self._attachments.heard(member)
+        if member.state == LOST:
+            self._attachments.back(member)
+        self.send(protocol.Ack(n=heartbeat.n))
+
+    async def _on_accepted(self, accepted: protocol.Accepted) -> None:
+        self._session.accepted(accepted.job, accepted.lease)
+
+    async def _on_event(self, event: protocol.Event) -> None:
+        self._spawn(self._record(event))
+
+    async def _on_request(self, request: protocol.Request) -> None:
+        self._spawn(self._reply(request))
+
+    async def _on_bye(self, bye: protocol.Bye) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._attachments.leave(self._attached(), self, bye.reason)
+
+    _HANDLERS: ClassVar[dict[type, Callable[[Socket, Any], Awaitable[None]]]] = {
+        protocol.Hello: _on_hello,
+        protocol.Heartbeat: _on_heartbeat,
+        protocol.Accepted: _on_accepted,
+        protocol.Event: _on_event,
+        protocol.Request: _on_request,
+        protocol.Bye: _on_bye,
+    }
+
+    def _attached(self) -> Member:
+        if self._member is None:
+            raise protocol.ProtocolViolation("a session begins with hello")
+        return self._member
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _record(self, event: protocol.Event) -> None:
+        try:
+            seq = await self._reports.record(event)
+        except StaleLease as stale:
+            self.send(protocol.Fenced(event.job, event.lease, str(stale)))
+        except protocol.ProtocolViolation as violation:
+            log.warning("worker %s broke the protocol: %s", self._credential.name, violation)
+            self._close(_VIOLATION, str(violation))
+        except FarhandError as error:
+            log.error("a report of job %s could not be stored: %s", event.job, error)
+            self._close(_TRY_AGAIN, "the store could not commit; send it again")
+        else:
+            self.send(protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq))
+
+    async def _reply(self, request: protocol.Request) -> None:
+        try:
+            if not await self._reports.is_current(request.job, request.lease):
+                self.send(protocol.Fenced(request.job, request.lease, "the lease is not current"))
+                return
+            body = await self._REQUESTS[request.kind](self, request)
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"cannot answer a request of kind {request.kind!r}: {error!r}"
+            self.send(protocol.Reply(request.id, request.job, request.lease, error=message))
+        except FarhandError as error:
+            self.send(protocol.Reply(request.id, request.job, request.lease, error=str(error)))
+        else:
+            self.send(protocol.Reply(request.id, request.job, request.lease, body=body))
+
+    async def _checkpoints(self, request: protocol.Request) -> dict[str, Any]:
+        return await self._reports.kept(request.job, int(request.args["after"]))
+
+    _REQUESTS: ClassVar[dict[str, Callable[[Socket, protocol.Request], Awaitable[dict[str, Any]]]]] = {
+        "checkpoints": _checkpoints,
+    }

@@ -1,0 +1,259 @@
+"""The composition root: everything is wired here and nowhere else. `Server(config).run()` serves until told to stop.
+
+Start: own the home, open the store, build the services, listen (the moment from which absent workers are
+counted), start the loops, then the local worker. Stop: hand nothing over any more, end the local worker with
+grace while the gateway still listens to its last reports, then the loops, the sockets and the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.responses import JSONResponse
+from starlette.websockets import WebSocket
+
+from farhand_worker import protocol
+
+from .config import Config
+from .engine.attachment import Attached, Credential
+from .engine.services import Services
+from .engine.tokens import WORKER
+from .errors import FarhandError, Forbidden, Unauthorized, Usage
+from .gateway.local import LocalWorker
+from .gateway.socket import Socket
+from .store import Store
+from .web.app import create_app
+from .web.settings import WebSettings
+
+log = logging.getLogger("farhand")
+
+ATTACH_PATH = "/api/v1/workers/attach"
+
+
+class _Http(uvicorn.Server):
+    """uvicorn without its signal handlers: this server decides what ends it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[override]
+        yield
+
+
+class Server:
+    """One farhand server on one home."""
+
+    def __init__(self, config: Config, say: Callable[[str], None] = lambda _: None) -> None:
+        self._config = config
+        self._say = say
+        self._stopping = asyncio.Event()
+        self._failure: str | None = None
+
+    def run(self) -> int:
+        """Serve until SIGTERM, Ctrl-C or `farhand stop`; returns the exit code."""
+        return asyncio.run(self.serve())
+
+    def stop(self) -> None:
+        """Begin an orderly stop."""
+        self._stopping.set()
+
+    async def serve(self) -> int:
+        """Start, wait to be stopped, and close in order."""
+        home = self._config.home
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        store = await Store.open(home / "farhand.db", on_death=self._on_store_death)
+        try:
+            await self._serve_store(store)
+        finally:
+            await store.close()
+        if self._failure:
+            log.critical("%s", self._failure)
+            return 1
+        return 0
+
+    async def _serve_store(self, store: Store) -> None:
+        config = self._config
+        services = Services(store, config.home, config.times)
+        listener = _bind(config.host, config.port)
+        host, port = listener.getsockname()[:2]
+        settings = self._web_settings(port)
+        app = create_app(services, settings)
+        app.add_api_websocket_route(ATTACH_PATH, self._gateway(services))
+        http = _Http(_uvicorn_config(app))
+        serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
+        local = self._local_worker(services, port)
+        try:
+            await services.start()
+            local.start()
+            _write_address(config.home, f"http://{_dialled(host)}:{port}{config.base_path}")
+            if config.root is not None:
+                await self._load(services, config.root)
+            self._say(f"farhand serves on http://{_dialled(host)}:{port}{config.base_path}")
+            self._say(
+                f"sign in: http://{_dialled(host)}:{port}{config.base_path}/{app.state.sessions.link()}"
+            )
+            await self._until_stopped(serving)
+        finally:
+            services.dispatcher.hold_back()
+            await local.end()
+            await services.stop()
+            http.should_exit = True
+            http.force_exit = True
+            await asyncio.gather(serving, return_exceptions=True)
+            (config.home / "server.json").unlink(missing_ok=True)
+
+    async def _load(self, services: Services, root: Path) -> None:
+        inspection = await services.flows.load(root)
+        names = ", ".join(flow.name for flow in inspection.flows) or "no flow"
+        self._say(f"{root} has {names}")
+        for failure in inspection.errors:
+            self._say(f"{failure.file} is left out: {failure.error}")
+
+    async def _until_stopped(self, serving: asyncio.Task[None]) -> None:
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+
+    def _on_store_death(self, error: BaseException) -> None:
+        self._failure = f"the store's writer ended, nothing can be recorded any more: {error!r}"
+        self._stopping.set()
+
+    def _web_settings(self, port: int) -> WebSettings:
+        config = self._config
+        hosts = tuple(host for host in (config.public_host,) if host)
+        return WebSettings(
+            host=config.host,
+            port=port,
+            url_hosts=hosts,
+            base_path=config.base_path,
+            session_key=_session_key(config.home / "session-key"),
+        )
+
+    def _local_worker(self, services: Services, port: int) -> LocalWorker:
+        config = self._config
+        url = f"http://127.0.0.1:{port}{config.base_path}"
+        return LocalWorker(
+            config.home,
+            url,
+            services.tokens.local,
+            config.parallel,
+            config.root,
+            config.times,
+            services.fleet,
+        )
+
+    def _gateway(self, services: Services) -> Callable[[WebSocket], object]:
+        times = services.times
+
+        def welcome(hello: protocol.Hello, attached: Attached, version: int) -> protocol.Welcome:
+            return protocol.Welcome(
+                name=attached.member.name,
+                protocol=version,
+                incarnation=services.store.incarnation,
+                times=asdict(times),
+                runtime=services.runtime,
+                session_key=attached.session_key,
+                resume=[protocol.as_dict(resume) for resume in attached.resume],
+            )
+
+        async def attach(websocket: WebSocket) -> None:
+            try:
+                credential = await _credential(services, websocket)
+            except FarhandError as error:
+                body = {"code": error.code, "title": type(error).__name__, "detail": str(error)}
+                response = JSONResponse(body, error.status, media_type="application/problem+json")
+                await websocket.send_denial_response(response)
+                return
+            await websocket.accept()
+            socket = Socket(websocket, credential, services.attachments, services.reports, welcome, times)
+            await socket.serve()
+
+        return attach
+
+
+async def _credential(services: Services, websocket: WebSocket) -> Credential:
+    scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not text:
+        raise Unauthorized("a worker's token is needed in the Authorization header")
+    identity = await services.tokens.verify(text.strip())
+    if identity.role != WORKER:
+        raise Forbidden(f"a token of role {identity.role} may not attach a worker; mint one of role worker")
+    return Credential(identity.name, identity.labels, identity.jti)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise Usage(
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _dialled(host: str) -> str:
+    """The address by which this machine reaches what listens on ``host``."""
+    if host in ("0.0.0.0", "::", ""):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="httptools",
+        ws="websockets-sansio",
+        ws_max_size=protocol.FRAME_BYTES_MAX,
+        ws_ping_interval=None,
+        ws_per_message_deflate=False,
+        proxy_headers=False,
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+    )
+
+
+def _session_key(path: Path) -> bytes:
+    """The key of the console's cookies, kept so that a restart signs nobody out."""
+    if not path.exists():
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(32))
+    return path.read_bytes()
+
+
+def _write_address(home: Path, url: str) -> None:
+    """Tell the CLI on this machine where the server is."""
+    beside = home / ".server.json"
+    beside.write_text(json.dumps({"url": url, "pid": os.getpid(), "started_at": time.time()}))
+    beside.rename(home / "server.json")
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Log to stderr with time and level."""
+    logging.basicConfig(
+        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
