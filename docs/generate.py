@@ -57,6 +57,19 @@ def settings_blocks() -> dict[str, str]:
     return {"settings": "\n".join(rows) + "\n"}
 
 
+def http_blocks() -> dict[str, str]:
+    """One row a route of the HTTP API; the console's pages are not part of it."""
+    from farhand.web.app import create_app
+
+    rows = ["| method | path | answers | meaning |", "|---|---|---|---|"]
+    for path, methods in create_app(None).openapi()["paths"].items():  # type: ignore[arg-type]
+        for method, route in methods.items():
+            answers = next(status for status in route["responses"] if status.startswith("2"))
+            meaning = " ".join(route.get("description", "").split())
+            rows.append(f"| {method.upper()} | `{path}` | {answers} | {meaning} |")
+    return {"routes": "\n".join(rows) + "\n"}
+
+
 def cli_blocks() -> dict[str, str]:
     """Every command with its help, arguments and options."""
     from farhand.cli import main
@@ -107,6 +120,7 @@ PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "lifecycle.md": lifecycle_blocks,
     "errors.md": errors_blocks,
     "settings.md": settings_blocks,
+    "http.md": http_blocks,
     "cli.md": cli_blocks,
 }
 

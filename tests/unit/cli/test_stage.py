@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from farhand.cli.stage import Program, Stage
+from farhand.errors import FarhandError
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with Stage(tmp_path, tmp_path) as stage:
+        yield stage
+
+
+def program(stage: Stage, code: str) -> Program:
+    output = stage.directory / "program.log"
+    with output.open("wb") as sink:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=sink, stderr=sink)
+    stage.programs.append(Program("program", process, output))
+    return stage.programs[-1]
+
+
+def test_a_stage_takes_a_free_port(stage: Stage) -> None:
+    assert stage.port > 0
+    assert stage.url == f"http://127.0.0.1:{stage.port}"
+
+
+def test_closing_ends_every_process(stage: Stage) -> None:
+    started = program(stage, "import signal; signal.pause()")
+    stage.close()
+    assert started.process.returncode is not None
+    assert stage.programs == []
+
+
+def test_a_process_that_ends_early_is_told_with_its_last_lines(stage: Stage) -> None:
+    program(stage, "print('no such directory'); raise SystemExit(2)").process.wait()
+    with pytest.raises(FarhandError, match=r"(?s)ended with 2 before it was ready.*no such directory"):
+        stage.wait("it was ready", lambda: False)
+
+
+def test_what_does_not_come_in_time_is_told(stage: Stage) -> None:
+    with pytest.raises(FarhandError, match="not within 0 s: the sun rises"):
+        stage.wait("the sun rises", lambda: False, timeout_s=0)
+
+
+def test_stopping_a_process_twice_is_harmless(stage: Stage) -> None:
+    started = program(stage, "import signal; signal.pause()")
+    started.stop()
+    started.stop()
+    assert started.process.returncode is not None
