@@ -1,0 +1,49 @@
+"""The application: every group of routes, behind the guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
+
+from .. import __version__
+from ..engine.services import Services
+from . import artifacts, flows, health, problems, runs, stream, tokens, workers
+from .access import Sessions
+from .guard import Guard
+from .pages import STATIC, router
+from .pages.shell import environment
+from .settings import WebSettings
+
+API = "/api/v1"
+
+
+def create_app(services: Services, settings: WebSettings | None = None) -> FastAPI:
+    """The HTTP API and the console over ``services``.
+
+    ``app.state.sessions.link()`` gives the relative address that signs a browser in.
+    """
+    settings = settings or WebSettings()
+    app = FastAPI(
+        title="farhand",
+        version=__version__,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.services = services
+    app.state.settings = settings
+    app.state.sessions = Sessions(settings)
+    app.state.templates = environment()
+    problems.install(app)
+    # `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
+    for group in (flows, runs, tokens, workers, artifacts, stream):
+        app.include_router(group.router, prefix=API)
+    app.include_router(health.router)
+    app.include_router(router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    guard: Any = Guard
+    app.add_middleware(guard, settings=settings)
+    return app

@@ -1,0 +1,48 @@
+"""Flows: what there is to run, and starting one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Depends
+
+from ..model import Flow
+from .access import require
+from .asking import Asking
+from .views import JsonResponse, RunView, run_view
+
+router = APIRouter(tags=["flows"])
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a run is started with. The same ``idempotency_key`` again gives the same run again."""
+
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    idempotency_key: str | None = None
+
+
+@router.get("/flows", response_model=list[Flow], dependencies=[Depends(require("read"))])
+async def list_flows(services: Asking) -> JsonResponse:
+    """Every flow the server knows."""
+    return JsonResponse(await services.flows.list())
+
+
+@router.get("/flows/{name}", response_model=Flow, dependencies=[Depends(require("read"))])
+async def get_flow(name: str, services: Asking) -> JsonResponse:
+    """One flow with the JSON schema of its parameters."""
+    return JsonResponse(await services.flows.get(name))
+
+
+@router.post(
+    "/flows/{name}/runs",
+    status_code=202,
+    response_model=RunView,
+    dependencies=[Depends(require("start"))],
+)
+async def start_run(name: str, services: Asking, start: Start | None = None) -> JsonResponse:
+    """Queue a run. 422 names the parameter that does not fit."""
+    start = start or Start()
+    run = await services.runs.start(name, start.params, start.idempotency_key)
+    return JsonResponse(run_view(run), status_code=202, headers={"Location": f"../../runs/{run.id}"})

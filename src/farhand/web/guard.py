@@ -1,0 +1,152 @@
+"""What a request must look like before any route sees it, and the headers every answer carries.
+
+- **Host** must be a loopback name, the address the connection arrived on, or a configured name. A page
+  of another site that points its own name at this machine (DNS rebinding) is stopped here, which is why
+  loopback is no exception.
+- **Origin**, when a browser sends one, must be this server's own for anything that changes state and for
+  websockets. Programs send none.
+- **Size**: bodies other than artifacts end at ``body_bytes_max``.
+- **Base path**: a prefix that a proxy left on the path is taken off; every link is relative.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .problems import problem
+from .settings import WebSettings
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; img-src 'self'; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+
+HEADERS = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Set on every answer that does not set them itself."""
+
+
+def host_name(netloc: str) -> str:
+    """The host in ``host``, ``host:port`` or ``[v6]:port``, in lower case; empty when there is none."""
+    try:
+        return (urlsplit(f"//{netloc}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a host name can only be this machine."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """The outermost ASGI layer."""
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self.app = app
+        self._settings = settings
+        self._names = {host_name(name) for name in (settings.host, *settings.url_hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _refuse(scope, receive, send, *refusal)
+            return
+        if scope["type"] == "http" and scope["path"] == self._settings.base_path != "":
+            # Relative links need the slash at the end.
+            away = RedirectResponse(scope["path"].rpartition("/")[2] + "/", status_code=308)
+            await away(scope, receive, send)
+            return
+        scope = self._without_base_path(scope)
+        if scope["type"] == "http":
+            receive, send = self._limited(scope, receive), _with_headers(send)
+        await self.app(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[str, str] | None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        name = host_name(host)
+        arrived_on = (scope.get("server") or ("", 0))[0]
+        if not (is_loopback(name) or name in self._names or (name and name == arrived_on)):
+            return "wrong_host", "this server does not go by that name; allow it with --url-host"
+        changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
+        if changes and not _same_origin(headers, host):
+            return "cross_origin", "requests from pages of other origins may not change anything here"
+        return None
+
+    def _without_base_path(self, scope: Scope) -> Scope:
+        base = self._settings.base_path.rstrip("/")
+        path: str = scope["path"]
+        if not base or not path.startswith(base + "/"):
+            return scope
+        rest = path[len(base) :]
+        return {**scope, "path": rest, "raw_path": rest.encode()}
+
+    def _limited(self, scope: Scope, receive: Receive) -> Receive:
+        if "/artifacts/" in scope["path"]:
+            return receive
+        limit, got = self._settings.body_bytes_max, 0
+
+        async def limited() -> Message:
+            nonlocal got
+            message = await receive()
+            got += len(message.get("body", b""))
+            if got > limit:
+                raise HTTPException(413, f"a request body may have at most {limit} bytes")
+            return message
+
+        return limited
+
+
+def _same_origin(headers: Headers, host: str) -> bool:
+    """Whether no browser sent this, or one that was showing a page of this very server."""
+    site = headers.get("sec-fetch-site")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    if origin is None:
+        return site is not None or "cookie" not in headers
+    return urlsplit(origin).netloc.lower() == host.lower()
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sending
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, code: str, detail: str) -> None:
+    response: Any = problem(403, code, detail)
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": code})
+        return
+    await response(scope, receive, _with_headers(send))

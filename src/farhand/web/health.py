@@ -1,0 +1,29 @@
+"""Whether the server is there, and whether it can work. Both answer without a credential."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from ..errors import FarhandError
+from . import problems
+from .asking import Asking
+from .views import JsonResponse
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz() -> JsonResponse:
+    """The process answers."""
+    return JsonResponse({"status": "ok"})
+
+
+@router.get("/readyz")
+async def readyz(services: Asking) -> Response:
+    """The store answers too; 503 when it does not."""
+    try:
+        await services.runs.page(1)
+    except FarhandError as error:
+        return problems.problem(503, error.code, "the store does not answer")
+    return JsonResponse({"status": "ready"})

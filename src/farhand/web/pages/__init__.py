@@ -1,0 +1,21 @@
+"""The console: a file a page, with its fragments and actions.
+
+A page is rendered whole by the server. Elements with ``hx-trigger="sse:…"`` then ask for their fragment
+again whenever the event stream says that something changed; nothing polls. Links are relative, so that a
+proxy may publish the console under any path.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter
+
+from . import run, runs, signin, workers
+
+STATIC = Path(__file__).with_name("static")
+"""The files served under static/."""
+
+router = APIRouter(include_in_schema=False)
+for _page in (signin, runs, run, workers):
+    router.include_router(_page.router)

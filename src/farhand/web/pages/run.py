@@ -1,0 +1,169 @@
+"""One run: what state it is in and why, its attempts, tasks, metrics, artifacts and log, live."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from starlette.responses import FileResponse, Response, StreamingResponse
+
+from ...engine.services import Services
+from ...errors import NotFound
+from ...lifecycle import RUN, is_terminal
+from ...model import MetricPoint, Run
+from ..artifacts import SANDBOX, download
+from ..asking import Asking
+from ..paging import After
+from .charts import charts
+from .shell import PageRoute, Visitor, render
+from .wording import clock, sentence
+
+router = APIRouter(route_class=PageRoute)
+ROOT = "../"
+"""The way from a run's page to the root."""
+TASKS = 200
+LOG_PAGE = 500
+LOG_TAIL = 1000
+"""A page opens with this much of the log's end; the whole of it is a link."""
+METRIC_PAGES_MAX = 10
+SHOWN_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"})
+"""What is shown in place. An SVG is shown as an image and served sandboxed, so no script in it runs."""
+
+
+@router.get("/runs/{id}")
+async def run_page(request: Request, id: str, services: Asking, visitor: Visitor) -> Response:
+    """The page."""
+    run = await services.runs.get(id)
+    shown = await _state(services, run) | await _work(services, run, TASKS)
+    tail = await tail_start(services, run.id)
+    lines = await services.runs.logs(run.id, tail, LOG_PAGE)
+    return render(
+        request,
+        "run.html",
+        visitor,
+        **shown,
+        lines=lines.items,
+        more=len(lines.items) == LOG_PAGE,
+        tail=tail,
+    )
+
+
+@router.get("/runs/{id}/state")
+async def state(request: Request, id: str, services: Asking, visitor: Visitor) -> Response:
+    """The head of the page: state, facts, attempts, result or error."""
+    run = await services.runs.get(id)
+    return render(request, "run_state.html", visitor, root=ROOT, **await _state(services, run))
+
+
+@router.get("/runs/{id}/work")
+async def work(
+    request: Request,
+    id: str,
+    services: Asking,
+    visitor: Visitor,
+    tasks: Annotated[int, Query(ge=1, le=20_000)] = TASKS,
+) -> Response:
+    """Tasks, metrics and artifacts."""
+    run = await services.runs.get(id)
+    return render(request, "run_work.html", visitor, root=ROOT, **await _work(services, run, tasks))
+
+
+@router.get("/runs/{id}/lines")
+async def lines(request: Request, id: str, services: Asking, visitor: Visitor, after: After = 0) -> Response:
+    """The lines of the log that follow number ``after``."""
+    page = await services.runs.logs(id, after, LOG_PAGE)
+    return render(
+        request, "run_lines.html", visitor, root=ROOT, lines=page.items, more=len(page.items) == LOG_PAGE
+    )
+
+
+@router.get("/runs/{id}/log.txt")
+async def whole_log(id: str, services: Asking, visitor: Visitor) -> Response:
+    """The whole log as text."""
+    run = await services.runs.get(id)
+    return StreamingResponse(
+        _log_text(services, run.id),
+        media_type="text/plain; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{run.flow}-{run.id}.log"'},
+    )
+
+
+@router.get("/runs/{id}/artifacts/{number}")
+async def artifact(id: str, number: int, services: Asking, visitor: Visitor) -> FileResponse:
+    """A file of the run: an image is shown, anything else is saved."""
+    for saved in await services.runs.artifacts(id):
+        if saved.id == number:
+            break
+    else:
+        raise NotFound(f"run {id} has no artifact {number}")
+    response = download(services, saved.digest, saved.name.rpartition("/")[2] or saved.name)
+    if saved.media_type in SHOWN_IMAGES:
+        response.headers["content-type"] = saved.media_type
+        disposition = response.headers["content-disposition"]
+        response.headers["content-disposition"] = disposition.replace("attachment", "inline", 1)
+    response.headers["content-security-policy"] = SANDBOX
+    return response
+
+
+async def tail_start(services: Services, run: str, keep: int = LOG_TAIL) -> int:
+    """A number such that about ``keep`` lines follow it, by halving: lines have numbers, no count."""
+
+    async def reaches(number: int) -> bool:
+        return bool((await services.runs.logs(run, number, 1)).items)
+
+    if not await reaches(keep):
+        return 0
+    low, high = keep, keep * 2
+    while await reaches(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if await reaches(middle) else (low, middle)
+    return high - keep
+
+
+async def _state(services: Services, run: Run) -> dict[str, Any]:
+    attempts = await services.runs.attempts(run.id)
+    return {
+        "run": run,
+        "attempts": attempts,
+        "sentence": sentence(run, attempts),
+        "ended": is_terminal(RUN, run.state),
+    }
+
+
+async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
+    page = await services.runs.tasks(run.id, 0, tasks)
+    points = await _points(services, run.id)
+    return {
+        "run": run,
+        "tasks": page.items,
+        "more_tasks": tasks + TASKS if page.next else 0,
+        "shown_tasks": tasks,
+        "charts": charts(points),
+        "artifacts": await services.runs.artifacts(run.id),
+        "images": SHOWN_IMAGES,
+    }
+
+
+async def _points(services: Services, run: str) -> list[MetricPoint]:
+    points: list[MetricPoint] = []
+    after = 0
+    for _ in range(METRIC_PAGES_MAX):
+        page = await services.runs.metrics(run, after, 1000)
+        points.extend(page.items)
+        if page.next is None or not page.items:
+            break
+        after = page.items[-1].number
+    return points
+
+
+async def _log_text(services: Services, run: str) -> AsyncIterator[str]:
+    after = 0
+    while True:
+        page = await services.runs.logs(run, after, 1000)
+        if not page.items:
+            return
+        after = page.items[-1].number
+        yield "".join(f"{clock(line.at)} {line.level:<7} {line.text}\n" for line in page.items)

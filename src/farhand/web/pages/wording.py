@@ -1,0 +1,101 @@
+"""Words and numbers as people read them. Pure."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+from ...model import Attempt, Run
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_TEXT_MAX = 20_000
+
+
+def moment(at: float | None) -> str:
+    """A moment in UTC, for browsers without our script; the script shows it in local time."""
+    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock(at: float) -> str:
+    """The time of day, UTC, to the millisecond."""
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
+
+
+def duration(seconds: float | None) -> str:
+    """A length of time in its two largest units: 850 ms, 12.3 s, 4 min 05 s, 2 h 10 min, 3 d 4 h."""
+    if seconds is None:
+        return ""
+    if seconds < 1:
+        return f"{max(0.0, seconds) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+
+
+def size(count: int) -> str:
+    """Bytes in a unit that leaves few digits."""
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+def number(value: float) -> str:
+    """A number with at most five significant digits."""
+    return f"{value:.5g}"
+
+
+def short(identifier: str) -> str:
+    """Enough of an id or digest to recognise it."""
+    bare = identifier.removeprefix("sha256:")
+    return bare[:12]
+
+
+def pretty(text: str) -> str:
+    """JSON text, indented; what is long is cut, and what is not JSON is left as it is."""
+    if len(text) > _TEXT_MAX:
+        return f"{text[:_TEXT_MAX]}… ({size(len(text))} in all)"
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    except ValueError:
+        return text
+
+
+def sentence(run: Run, attempts: list[Attempt]) -> str:
+    """What state a run is in and why, as one sentence."""
+    text = _STATES.get(run.state, run.state)
+    if run.state in ("starting", "running", "completed"):
+        text += f" on {run.worker}" if run.worker else ""
+        text += f", attempt {run.attempt}" if run.attempt > 1 else ""
+    why = "" if run.state == "completed" else run.message or _words(run)
+    if why:
+        text += f": {why}"
+    if any(attempt.overlap_possible for attempt in attempts):
+        text += " (an earlier attempt may have overlapped with a later one)"
+    return text if text.endswith((".", ")", "!", "?", "…")) else f"{text}."
+
+
+def _words(run: Run) -> str:
+    """The reason in words, where it says more than the state does."""
+    told = run.state in ("starting", "running") or run.reason == run.state
+    return "" if told else run.reason.replace("_", " ")
+
+
+_STATES = {
+    "scheduled": "Scheduled",
+    "queued": "Queued",
+    "starting": "Starting",
+    "running": "Running",
+    "waiting": "Waiting",
+    "cancelling": "Cancelling",
+    "completed": "Completed",
+    "failed": "Failed",
+    "cancelled": "Cancelled",
+    "crashed": "Crashed",
+    "skipped": "Skipped",
+}

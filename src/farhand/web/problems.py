@@ -1,0 +1,94 @@
+"""Errors as application/problem+json (RFC 9457), with a ``code`` that programs may rely on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from ..errors import FarhandError
+
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger(__name__)
+
+_CODES = {
+    400: "bad_request",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    416: "range_not_satisfiable",
+    422: "invalid_request",
+}
+"""Codes of what the framework itself refuses."""
+
+
+def problem(
+    status: int, code: str, detail: str, headers: dict[str, str] | None = None, **more: Any
+) -> Response:
+    """One error as a response. ``more`` are further members, such as ``errors``."""
+    body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "code": code}
+    return Response(
+        msgspec.json.encode(body | {"detail": detail} | more),
+        status_code=status,
+        media_type=MEDIA_TYPE,
+        headers=headers,
+    )
+
+
+def of_error(error: FarhandError) -> Response:
+    """The problem a `FarhandError` stands for. What is the server's own fault says no more than that."""
+    if error.status == 500:
+        return internal()
+    headers = {"WWW-Authenticate": 'Bearer realm="farhand"'} if error.status == 401 else None
+    details = {"details": error.details} if error.details else {}
+    return problem(error.status, error.code, str(error), headers, **details)
+
+
+def internal() -> Response:
+    """The answer to a fault of our own: nothing of its text leaves the server."""
+    return problem(500, "internal", "the server failed on this request; its log says why")
+
+
+def install(app: FastAPI) -> None:
+    """Make ``app`` answer every error as a problem."""
+    app.add_exception_handler(FarhandError, _farhand_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+async def _farhand_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, FarhandError)
+    if error.status == 500:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return of_error(error)
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [{"field": _field(e["loc"]), "message": e["msg"]} for e in error.errors()]
+    detail = "; ".join(f"{e['field']}: {e['message']}" for e in errors)
+    return problem(422, "invalid_request", detail, errors=errors)
+
+
+def _field(location: Iterable[Any]) -> str:
+    """The dotted name of a field, without the part of the request it was in when that is the body."""
+    parts = [str(part) for part in location]
+    return ".".join(parts[1:] if len(parts) > 1 else parts)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _CODES.get(error.status_code, "error")
+    return problem(error.status_code, code, str(error.detail), dict(error.headers or {}))
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return internal()

@@ -1,0 +1,75 @@
+"""Tokens: minting, listing and revoking them, and links that sign a browser in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
+
+from ..model import NAME_PATTERN, Token
+from .access import Sessions, require
+from .asking import Asking
+from .views import JsonResponse
+
+router = APIRouter(tags=["tokens"])
+TOKENS = [Depends(require("tokens"))]
+YEAR_S = 365 * 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """What a token is to be. A worker's name and labels are signed into its token."""
+
+    name: Annotated[str, Field(pattern=rf"^{NAME_PATTERN}$")]
+    role: Literal["admin", "operator", "viewer", "worker"] = "worker"
+    labels: tuple[Annotated[str, Field(pattern=r"^[^\s,]{1,200}$")], ...] = ()
+    expires_s: Annotated[float, Field(gt=0, le=100 * YEAR_S)] = YEAR_S
+
+
+@dataclass(frozen=True, slots=True)
+class MintedToken:
+    """A new token. ``token`` is shown this once and kept nowhere."""
+
+    token: str
+    jti: str
+    name: str
+    role: str
+    labels: tuple[str, ...]
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewLink:
+    """Whom a sign-in link signs in."""
+
+    role: Literal["admin", "operator", "viewer"] = "admin"
+
+
+@router.post("/workers/tokens", status_code=201, response_model=MintedToken, dependencies=TOKENS)
+async def create_token(new: NewToken, services: Asking) -> JsonResponse:
+    """Mint a token."""
+    text, token = await services.tokens.create(new.name, new.role, new.labels, new.expires_s)
+    minted = MintedToken(text, token.jti, token.name, token.role, token.labels, token.expires_at)
+    return JsonResponse(minted, status_code=201)
+
+
+@router.get("/workers/tokens", response_model=list[Token], dependencies=TOKENS)
+async def list_tokens(services: Asking) -> JsonResponse:
+    """Every token that was minted; never the secrets themselves."""
+    return JsonResponse(await services.tokens.list())
+
+
+@router.post("/workers/tokens/{jti}/revoke", dependencies=TOKENS)
+async def revoke_token(jti: str, services: Asking) -> JsonResponse:
+    """End a token's life; a worker that uses it is dropped at once."""
+    changed = await services.tokens.revoke(jti)
+    return JsonResponse({"jti": jti, "revoked": True, "changed": changed})
+
+
+@router.post("/signin-links", status_code=201, dependencies=[Depends(require("sign_in_link"))])
+async def create_link(request: Request, new: NewLink | None = None) -> JsonResponse:
+    """A one-time address, relative to the server's own, that signs a browser in to the console."""
+    sessions: Sessions = request.app.state.sessions
+    return JsonResponse({"path": sessions.link((new or NewLink()).role)}, status_code=201)

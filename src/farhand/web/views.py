@@ -1,0 +1,129 @@
+"""Records as the API shows them, and the response class that encodes them.
+
+Parameters and results are JSON text already; they are put into the answer as they are, never parsed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from ..model import Attempt, Page, Run, TaskRun, Worker
+
+
+class JsonResponse(Response):
+    """Encodes records (frozen dataclasses) with msgspec."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The body."""
+        return msgspec.json.encode(content)
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """A run. ``result`` is the value itself, or ``{"enc", "size", "digest"?}`` for what is not inline JSON.
+
+    ``result_form`` tells the two apart: json, reference or null.
+    """
+
+    id: str
+    flow: str
+    state: str
+    reason: str
+    message: str
+    params: Any
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    worker: str | None
+    attempt: int
+    project: str
+    origin: str
+    bundle: str
+    fingerprint: str
+    result: Any
+    result_form: str | None
+    error: Any
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail(RunView):
+    """A run with all its attempts."""
+
+    attempts: list[Attempt]
+
+
+def run_view(run: Run) -> RunView:
+    """A run for the API."""
+    return RunView(**_run_fields(run))
+
+
+def run_detail(run: Run, attempts: list[Attempt]) -> RunDetail:
+    """A run for the API with its attempts."""
+    return RunDetail(**_run_fields(run), attempts=attempts)
+
+
+def _run_fields(run: Run) -> dict[str, Any]:
+    shown = {name: getattr(run, name) for name in _AS_THEY_ARE}
+    return shown | {
+        "params": msgspec.Raw(run.params.encode() or b"{}"),
+        "result": value_view(run.result),
+        "result_form": _form(run.result),
+        "error": error_view(run.error),
+    }
+
+
+def task_view(task: TaskRun) -> dict[str, Any]:
+    """A task run for the API."""
+    shown = {field.name: getattr(task, field.name) for field in fields(task)}
+    shown["value"] = value_view(task.value)
+    shown["value_form"] = _form(task.value)
+    shown["error"] = error_view(task.error)
+    return shown
+
+
+def page_view(page: Page[Any], items: list[Any] | None = None) -> dict[str, Any]:
+    """A page: ``items`` and the cursor of the next one."""
+    return {"items": page.items if items is None else items, "next": page.next}
+
+
+def value_view(value: dict[str, Any] | None) -> Any:
+    """An encoded value: JSON text unparsed, anything else by its description."""
+    if value is None:
+        return None
+    if _form(value) == "json":
+        return msgspec.Raw(value["text"].encode())
+    shown = {name: value[name] for name in ("enc", "digest") if name in value}
+    return shown | {"size": value.get("size", len(value.get("text", "")))}
+
+
+def _form(value: dict[str, Any] | None) -> str | None:
+    if value is None:
+        return None
+    return "json" if value.get("enc") == "json" and "text" in value else "reference"
+
+
+def error_view(error: dict[str, Any] | None) -> dict[str, Any] | None:
+    """An exception as text; its pickle stays here."""
+    if error is None:
+        return None
+    return {name: item for name, item in error.items() if name != "pickle"}
+
+
+def notice_view(kind: str, run: str | None, record: Any) -> dict[str, Any]:
+    """What an event stream says of a change; whoever wants more asks for it."""
+    if isinstance(record, Run):
+        shown = {name: getattr(record, name) for name in ("flow", "state", "reason", "message", "worker")}
+        return {"kind": kind, "run": record.id} | shown
+    if isinstance(record, Worker):
+        return {"kind": kind, "worker": record.name, "state": record.state}
+    return {"kind": kind, "run": run}
+
+
+_SHAPED = frozenset({"params", "result", "result_form", "error"})
+_AS_THEY_ARE = [field.name for field in fields(RunView) if field.name not in _SHAPED]
