@@ -78,10 +78,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("public_host", "", str, "Another host name by which the server is reached, for the Host check."),
     Setting("heartbeat_s", _TIMES.heartbeat_s, seconds, "How often a worker says that it is there."),
     Setting(
-        "lease_s", _TIMES.lease_s, seconds, "How long an attempt may run without evidence of the server."
+        "lease_s", _TIMES.lease_s, seconds, "How long an attempt may run unheard of."
     ),
     Setting(
-        "margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease before it reassigns."
+        "margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease."
     ),
     Setting("reattach_s", _TIMES.reattach_s, seconds, "How long a started server waits for its workers."),
     Setting("outage_s", _TIMES.outage_s, seconds, "How long workers ride out a server that is down."),

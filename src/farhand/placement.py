@@ -54,7 +54,7 @@ def place(ask: Ask, candidates: Sequence[Candidate]) -> Placement:
     refusals = [(candidate, _refuse(ask, ask.labels, candidate)) for candidate in candidates]
     chosen = _best(ask, [candidate for candidate, refusal in refusals if refusal is None])
     if chosen is not None:
-        return Placement(chosen)
+        return Placement(chosen.name)
     reasons = tuple(refusal for _, refusal in refusals if refusal is not None)
     if _falls_back(ask, reasons):
         server = next((c for c in candidates if c.name == LOCAL_WORKER), None)

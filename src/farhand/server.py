@@ -1,4 +1,6 @@
-"""The composition root: everything is wired here and nowhere else. `Server(config).run()` serves until told to stop.
+"""The composition root: everything is wired here and nowhere else.
+
+`Server(config).run()` serves until it is told to stop.
 
 Start: own the home, open the store, build the services, listen (the moment from which absent workers are
 counted), start the loops, then the local worker. Stop: hand nothing over any more, end the local worker with

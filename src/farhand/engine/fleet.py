@@ -53,7 +53,7 @@ class Holding:
 
 @dataclass(slots=True)
 class Member:
-    """One worker. ``heard_at`` and ``closed_at`` are monotonic seconds; ``promised`` counts leases being made."""
+    """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promised``: leases being made."""
 
     name: str
     labels: frozenset[str] = frozenset()

@@ -163,7 +163,7 @@ class Inbox(Service):
 
 
 def _complete_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
-    """The whole lines after ``offset``, about a mebibyte of them, and their size; a last line without end waits."""
+    """The whole lines after ``offset``, a mebibyte or so, and their size; a line without end waits."""
     with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
         file.seek(offset)
         chunk = file.read(_CHUNK_BYTES)

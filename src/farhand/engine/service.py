@@ -10,7 +10,7 @@ log = logging.getLogger("farhand")
 
 
 class Service:
-    """Runs ``_work`` until stopped. A loop that fails says so and is started again: it must not end quietly."""
+    """Runs ``_work`` until stopped. A loop that fails says so and is started again."""
 
     name = "service"
     _restart_s = 1.0

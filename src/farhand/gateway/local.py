@@ -127,10 +127,9 @@ class LocalWorker(Service):
         # The first signal drains, the second ends; two of the same kind could merge into one.
         _signal(pid, signal.SIGTERM)
         _signal(pid, signal.SIGINT)
-        deadline = time.monotonic() + self._times.grace_s + self._times.margin_s
-        while holder(self._directory) is not None and time.monotonic() < deadline:
-            await asyncio.sleep(_LOOK_S / 4)
-        if (pid := holder(self._directory)) is not None:
+        try:
+            await asyncio.wait_for(_ended(pid), self._times.grace_s + self._times.margin_s)
+        except TimeoutError:
             log.error("the local worker (pid %s) did not end in time; it is killed", pid)
             _signal(pid, signal.SIGKILL)
 
