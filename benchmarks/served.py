@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from farhand.cli.client import Client
+
 from farhand.cli.stage import Stage
 
 FLOWS = Path(__file__).resolve().parent / "flows"
