@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,11 +51,12 @@ def demo(keep: bool, port: int, out: Path | None) -> None:
 
 
 @contextmanager
-def _stage(port: int, keep: bool) -> Iterator[Stage]:
+def _stage(port: int, keep: bool) -> Generator[Stage, None, None]:
     """The processes and their directory; both are gone afterwards, unless they are to be kept."""
     directory = Path(tempfile.mkdtemp(prefix="farhand-demo-"))
     stage = Stage(directory, example(), port)
     left = False
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does: in order
     try:
         yield stage
         left = keep
