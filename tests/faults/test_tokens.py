@@ -1,0 +1,34 @@
+"""1.12: a worker without the right to be one is told so, once."""
+
+from __future__ import annotations
+
+import time
+
+import jwt
+import pytest
+
+from tests.harness.deployment import Deployment
+from tests.harness.waiting import eventually
+
+
+@pytest.mark.fault("1.12")
+@pytest.mark.parametrize(
+    ("kind", "sentence"), [("wrong", "not one of this server"), ("expired", "expired"), ("missing", "token")]
+)
+def test_a_worker_without_a_valid_token_ends_with_the_reason(
+    deployment: Deployment, kind: str, sentence: str
+) -> None:
+    token = {"wrong": "not-a-token", "missing": ""}.get(kind) or ""
+    if kind == "expired":
+        token = deployment.token("box", [], expires_s=0.01)
+        eventually(lambda: _is_expired(token), what="the token has expired")
+    worker = deployment.worker("box", token=token, wait=False)
+    code = worker.wait()
+    assert code == (2 if kind == "missing" else 3), worker.text()
+    assert worker.text().count(sentence) == 1, worker.text()
+    assert deployment.worker_state("box") == ""
+
+
+def _is_expired(token: str) -> bool:
+    claims = jwt.decode(token, options={"verify_signature": False, "verify_exp": False})
+    return claims["exp"] < time.time()

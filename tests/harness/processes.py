@@ -1,0 +1,61 @@
+"""What runs on this machine, by what a process carries in its environment or its arguments."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+
+
+def carrying(variable: str, value: str | None = None) -> list[int]:
+    """The processes whose environment has ``variable`` (set to ``value``)."""
+    wanted = f"{variable}=".encode() if value is None else f"{variable}={value}\0".encode()
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and _environment_has(entry, wanted):
+            found.append(int(entry.name))
+    return found
+
+
+def _environment_has(entry: Path, wanted: bytes) -> bool:
+    try:
+        return wanted in b"\0" + (entry / "environ").read_bytes() and _runs(int(entry.name))
+    except (FileNotFoundError, PermissionError, ProcessLookupError):
+        return False
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    return _runs(pid)
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process below ``pid``."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def signal_all(pids: list[int], number: int) -> None:
+    """Send a signal to each that still runs."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def kill_tree(pid: int) -> None:
+    """SIGKILL a process and all below it."""
+    below = descendants(pid)
+    signal_all([pid, *below], signal.SIGKILL)
