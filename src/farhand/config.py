@@ -30,16 +30,6 @@ class Setting:
         return f"FARHAND_{self.name.upper()}"
 
 
-def _flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() in ("1", "true", "yes", "on"):
-        return True
-    if str(value).lower() in ("0", "false", "no", "off", ""):
-        return False
-    raise ValueError("is not true or false")
-
-
 def _port(value: Any) -> int:
     port = int(value)
     if not 0 <= port <= 65535:
@@ -77,12 +67,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("base_path", "", _base_path, "The path under which a proxy publishes the server."),
     Setting("public_host", "", str, "Another host name by which the server is reached, for the Host check."),
     Setting("heartbeat_s", _TIMES.heartbeat_s, seconds, "How often a worker says that it is there."),
-    Setting(
-        "lease_s", _TIMES.lease_s, seconds, "How long an attempt may run unheard of."
-    ),
-    Setting(
-        "margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease."
-    ),
+    Setting("lease_s", _TIMES.lease_s, seconds, "How long an attempt may run unheard of."),
+    Setting("margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease."),
     Setting("reattach_s", _TIMES.reattach_s, seconds, "How long a started server waits for its workers."),
     Setting("outage_s", _TIMES.outage_s, seconds, "How long workers ride out a server that is down."),
     Setting("handoff_s", _TIMES.handoff_s, seconds, "How long a worker may take to accept a job."),

@@ -168,7 +168,7 @@ class Server:
             return protocol.Welcome(
                 name=attached.member.name,
                 protocol=version,
-                incarnation=services.store.incarnation,
+                incarnation=services.store.meta.incarnation(),
                 times=asdict(times),
                 runtime=services.runtime,
                 session_key=attached.session_key,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +40,7 @@ class Bus:
             queue.put_nowait(notice)
 
     @asynccontextmanager
-    async def subscribe(self) -> AsyncIterator[AsyncIterator[Notice]]:
+    async def subscribe(self) -> AsyncGenerator[AsyncIterator[Notice]]:
         """What is published from now on; the iterator ends when the bus is closed."""
         queue: asyncio.Queue[Notice | None] = asyncio.Queue()
         self._queues.add(queue)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from farhand_worker import protocol
 
 from ..model import Job, Run
-from ..store.changes import Changes
+from ..store.changes import Changes, PlacedOutcome
 from .bus import Bus, Notice
 from .fleet import Fleet
 from .queue import Queue
@@ -39,15 +40,16 @@ class Consequences:
         for job in changes.enqueued:
             self._queue.add(job, now)
         for job in changes.cancel:
-            self._fleet.send_to_holder(job.id, lambda lease, job=job: protocol.Cancel(job.id, lease))
-        for outcome in changes.outcomes:
-            self._fleet.send_to_holder(
-                outcome.parent_job,
-                lambda lease, o=outcome: protocol.Outcome(o.parent_job, lease, o.key, o.body),
-            )
+            self._fleet.send_to_holder(job.id, partial(protocol.Cancel, job.id))
+        for ended in changes.outcomes:
+            self._fleet.send_to_holder(ended.parent_job, partial(_outcome, ended))
         if changes.enqueued or changes.released or changes.dequeued:
             self._wakeup.set()
         for run in changes.runs:
             self._bus.publish(Notice("run", run.id, run))
         for run_id in changes.streams:
             self._bus.publish(Notice("logs", run_id))
+
+
+def _outcome(ended: PlacedOutcome, lease: int) -> protocol.Outcome:
+    return protocol.Outcome(ended.parent_job, lease, ended.key, ended.body)

@@ -7,7 +7,7 @@ member has no link. Renewals are dated by this process's monotonic clock and nev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -123,7 +123,7 @@ class Fleet:
         """Who holds ``job_id`` now."""
         return self._holders.get(job_id)
 
-    def send_to_holder(self, job_id: str, make: Any) -> None:
+    def send_to_holder(self, job_id: str, make: Callable[[int], Any]) -> None:
         """Send ``make(lease)`` to whoever holds the job, if it is connected; a reattach sends it again."""
         held = self._holders.get(job_id)
         if held is not None and held[0].link is not None:

@@ -67,7 +67,7 @@ class Tokens:
 
     async def local(self) -> str:
         """The token of the server's own processors."""
-        jti = f"local-{self._store.incarnation}"
+        jti = f"local-{self._store.meta.incarnation()}"
         text, _ = await self._mint(
             jti, LOCAL_WORKER, (), YEAR_S, keep=await self._store.tokens.get(jti) is None
         )
