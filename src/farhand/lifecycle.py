@@ -34,7 +34,7 @@ RUN: Table = _table(
     scheduled="queued cancelled skipped",
     queued="starting cancelled failed skipped",
     starting="running queued cancelling cancelled completed failed crashed",
-    running="completed failed crashed waiting queued cancelling",
+    running="completed failed crashed waiting queued cancelling cancelled",
     waiting="queued cancelled failed",
     cancelling="cancelled completed",
     completed="",
@@ -43,7 +43,8 @@ RUN: Table = _table(
     crashed="",
     skipped="",
 )
-"""A run. `cancelling → completed` is work that was finished before the cancellation reached it."""
+"""A run. `cancelling → completed` is work that was finished before the cancellation reached it;
+`running → cancelled` is user code that ended itself so."""
 
 RUN_INITIAL = frozenset({"scheduled", "queued", "running"})
 """Where a run may begin; `running` is a script, which is never queued."""

@@ -1,0 +1,74 @@
+"""The store: every record of a server, and the only place with SQL in it.
+
+One public method is one transaction. `Store` has an attribute a noun, each with its SQL beside it:
+
+- `database` (with `writer`, `readers`, `guard`, `lock`, `migrate`) is how SQLite is used: one thread
+  writes, and operations that wait share a commit;
+- `moves` has the compare-and-sets by which anything changes state, `endings` what the end of an attempt
+  brings about, `batch` what reports of jobs and of scripts have in common;
+- `changes` is what a transaction tells its caller to act on, `rows` how records become rows.
+
+The schema, readable, is in `schema.sql`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .artifacts import Artifacts
+from .changes import Changes, Leased, PlacedOutcome, Recorded
+from .database import Database, OnDeath
+from .events import Events
+from .flows import Flows
+from .jobs import Jobs
+from .journals import Journals
+from .logs import Logs
+from .meta import Meta
+from .metrics import Metrics
+from .reports import Reports
+from .runs import Runs
+from .tasks import Tasks
+from .tokens import Tokens
+from .workers import Workers
+
+__all__ = ["Changes", "Leased", "PlacedOutcome", "Recorded", "Store"]
+
+
+class Store:
+    """All nouns of one open store."""
+
+    def __init__(self, database: Database, meta: Meta) -> None:
+        self.database = database
+        self.meta = meta
+        self.flows = Flows(database)
+        self.runs = Runs(database)
+        self.jobs = Jobs(database)
+        self.reports = Reports(database)
+        self.tasks = Tasks(database)
+        self.logs = Logs(database)
+        self.metrics = Metrics(database)
+        self.artifacts = Artifacts(database)
+        self.events = Events(database)
+        self.workers = Workers(database)
+        self.tokens = Tokens(database)
+        self.journals = Journals(database)
+
+    @classmethod
+    async def open(cls, path: Path, on_death: OnDeath | None = None) -> Store:
+        """Open the store in ``path`` (a file, or a home directory, whose ``store.db`` it is then).
+
+        Takes the home's lock and migrates what an older farhand wrote, after a backup. ``on_death`` is
+        called, on the event loop, should the writer end: nothing can be stored from then on. Raises
+        `StoreLocked` or `StoreTooNew`.
+        """
+        database = await Database.open(path, on_death)
+        try:
+            meta = await Meta.load(database)
+        except BaseException:
+            await database.close()
+            raise
+        return cls(database, meta)
+
+    async def close(self) -> None:
+        """Commit what waits and give the home up."""
+        await self.database.close()

@@ -1,0 +1,92 @@
+"""One batch of reports under way: what jobs and scripts report alike, gathered and written in bulk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from farhand_worker.protocol import Artifact, Checkpoint, Log, Metric, ProtocolViolation, TaskBegan
+
+from ..model import Job
+from .artifacts import add_artifact
+from .changes import Effects
+from .guard import Connection
+from .logs import append_lines
+from .metrics import append_points
+from .tasks import TaskBatch
+
+
+class Batch:
+    """The events of one transaction. `flush` writes what the handlers below have gathered."""
+
+    def __init__(
+        self, connection: Connection, effects: Effects, run: str, now: float, job: Job | None = None
+    ) -> None:
+        self.connection = connection
+        self.effects = effects
+        self.run = run
+        self.now = now
+        self.job = job
+        self.lines: list[tuple[Any, ...]] = []
+        self.points: list[tuple[Any, ...]] = []
+        self.tasks = TaskBatch(
+            connection, run, None if job is None else job.id, None if job is None else job.worker
+        )
+
+    def load(self, events: list[Any]) -> None:
+        """Read what the store has of the calls these events name."""
+        keys = [event.key for event in events if type(event) in (TaskBegan, Checkpoint)]
+        if keys:
+            self.tasks.load(keys)
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        attempt = 1 if self.job is None else self.job.attempt
+        if self.lines:
+            append_lines(self.connection, self.run, attempt, self.lines)
+            self.lines = []
+        if self.points:
+            append_points(self.connection, self.run, self.points)
+            self.points = []
+        self.tasks.flush()
+
+
+def on_log(batch: Batch, event: Log) -> None:
+    """A line of output."""
+    batch.lines.append((event.at, event.text, event.stream, event.level, event.task))
+
+
+def on_metric(batch: Batch, event: Metric) -> None:
+    """A point of one or more series."""
+    batch.points.append((event.at, event.values, event.task))
+
+
+def on_task(batch: Batch, event: TaskBegan) -> None:
+    """A call began in the engine."""
+    batch.tasks.began(event)
+
+
+def on_checkpoint(batch: Batch, event: Checkpoint) -> None:
+    """A call ended in the engine."""
+    batch.tasks.ended(event)
+
+
+def on_artifact(batch: Batch, event: Artifact) -> None:
+    """A file was saved."""
+    add_artifact(batch.connection, batch.run, event)
+
+
+STREAMING = {
+    Log: on_log,
+    Metric: on_metric,
+    TaskBegan: on_task,
+    Checkpoint: on_checkpoint,
+    Artifact: on_artifact,
+}
+"""Kind → handler of what does not move the run; a table for each source adds what does."""
+
+STREAMED = frozenset(STREAMING)
+
+
+def unexpected(kind: str) -> ProtocolViolation:
+    """The refusal of an event that has no handler here."""
+    return ProtocolViolation(f"a {kind!r} event does not belong here")

@@ -1,0 +1,88 @@
+"""What a transaction changed, for whoever has to act on it once it is committed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..model import Job, Json, Run
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedOutcome:
+    """The end of a placed call, for the job that waits for it. ``body`` is that of a `Checkpoint`."""
+
+    parent_job: str
+    key: str
+    body: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one committed transaction changed.
+
+    ``runs`` as they are now; ``enqueued`` jobs that are in the queue now, for the first time or again;
+    ``released`` leases that ended, as (job, lease, worker); ``cancel`` live jobs whose engine has to be
+    told; ``outcomes`` ended calls for waiting parents; ``dequeued`` jobs that left the queue without
+    being leased; ``streams`` runs that got log lines, metrics or task runs.
+    """
+
+    runs: tuple[Run, ...] = ()
+    enqueued: tuple[Job, ...] = ()
+    released: tuple[tuple[str, int, str], ...] = ()
+    cancel: tuple[Job, ...] = ()
+    outcomes: tuple[PlacedOutcome, ...] = ()
+    dequeued: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The last event number recorded of a spool, and what the batch changed."""
+
+    seq: int
+    changes: Changes
+
+
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A job just handed to a worker, its run, and how many outcomes of earlier attempts it may replay."""
+
+    job: Job
+    run: Run
+    kept: int
+
+
+@dataclass(slots=True)
+class Effects:
+    """The `Changes` of a transaction while it is under way."""
+
+    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    enqueued: dict[str, Job] = field(default_factory=dict[str, Job])
+    released: list[tuple[str, int, str]] = field(default_factory=list[tuple[str, int, str]])
+    cancel: dict[str, Job] = field(default_factory=dict[str, Job])
+    outcomes: list[PlacedOutcome] = field(default_factory=list[PlacedOutcome])
+    dequeued: list[str] = field(default_factory=list[str])
+    streams: set[str] = field(default_factory=set[str])
+
+    def dequeue(self, job_id: str) -> None:
+        """A job left the queue; one that this very transaction had put there was never seen outside."""
+        if self.enqueued.pop(job_id, None) is None:
+            self.dequeued.append(job_id)
+
+    def release(self, job: Job) -> None:
+        """The job's lease ended; there is nothing left to cancel."""
+        self.cancel.pop(job.id, None)
+        if job.lease is not None:
+            self.released.append((job.id, job.lease, job.worker or ""))
+
+    def freeze(self) -> Changes:
+        """What the transaction changed, once nothing is to be added."""
+        return Changes(
+            tuple(self.runs.values()),
+            tuple(self.enqueued.values()),
+            tuple(self.released),
+            tuple(self.cancel.values()),
+            tuple(self.outcomes),
+            tuple(self.dequeued),
+            tuple(sorted(self.streams)),
+        )

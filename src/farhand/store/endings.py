@@ -1,0 +1,284 @@
+"""How attempts, jobs and runs end, and what ends with them.
+
+`end_attempt` is the only way out of a lease: it asks `lifecycle.conclude` what the ending means, then
+either queues the job again or ends it, its run or call, and every call that was placed under it.
+"""
+
+from __future__ import annotations
+
+from ..errors import Conflict
+from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
+from ..model import Job, Json
+from .changes import Effects, PlacedOutcome
+from .guard import Connection
+from .moves import LIVE, change_job, load_run, move_call, move_job, move_run
+from .rows import JOBS, TASK_RUNS, optional_json, to_json
+from .tasks import outcome_body
+
+_ERRORS = {
+    "cancelled": ("Cancelled", "the call was cancelled"),
+    "timeout": ("TimedOut", "the call took longer than its timeout"),
+    "worker_lost": ("WorkerLost", "worker went away mid-call"),
+}
+"""Reason of a call's end → the exception its parent sees when user code raised none."""
+
+
+def end_attempt(
+    connection: Connection,
+    effects: Effects,
+    job: Job,
+    ending: Ending,
+    now: float,
+    at: float | None = None,
+    value: Json | None = None,
+    error: Json | None = None,
+) -> None:
+    """End the job's current lease. ``at`` is when it ended by the worker's clock, where it said so."""
+    ended_at = max(now if at is None else at, job.started_at or 0.0)
+    verdict = conclude(_standing(job), ending)
+    connection.execute(
+        "UPDATE attempts SET ended_at = ?, outcome = ?, reason = ?, message = ? WHERE lease = ?",
+        (ended_at, ending.state, ending.reason or ending.state, ending.message, job.lease),
+    )
+    effects.release(job)
+    if verdict.requeued:
+        _requeue(connection, effects, job, verdict, now)
+    elif job.kind == "run":
+        _finish_run(connection, effects, job, verdict, now, ended_at, value, error)
+    else:
+        _finish_call(connection, effects, job, verdict, now, ended_at, value, error)
+
+
+def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float) -> None:
+    """Cancel a run: at once where nobody holds it, else by asking its engine. Asking again is harmless."""
+    run = load_run(connection, run_id)
+    if is_terminal(RUN, run.state):
+        raise Conflict(f"run {run.id} has ended already: it is {run.state}", state=run.state)
+    if run.origin == "script":
+        raise Conflict(f"run {run.id} is a script; stop it where it was started", state=run.state)
+    row = connection.execute(
+        f"SELECT {JOBS.columns} FROM jobs WHERE run = ? AND key = '' AND state <> 'ended'", (run.id,)
+    ).fetchone()
+    job = None if row is None else JOBS.load(row)
+    if job is None or job.state not in LIVE:
+        if job is not None:
+            move_job(connection, job, "ended", cancelling=True)
+            effects.dequeue(job.id)
+        move_run(
+            connection, effects, run, "cancelled", "cancelled", "cancelled on request", now, ended_at=now
+        )
+        close_tasks(connection, run.id, "cancelled", now)
+    else:
+        effects.cancel[job.id] = change_job(connection, job, cancelling=True)
+        if run.state == "cancelling":
+            effects.runs[run.id] = run
+        else:
+            message = f"cancellation asked of {job.worker}"
+            move_run(connection, effects, run, "cancelling", "cancel_requested", message, now)
+    close_calls(connection, effects, run.id, now)
+
+
+def close_calls(
+    connection: Connection, effects: Effects, run_id: str, now: float, parent: str | None = None
+) -> None:
+    """End the open calls of a run, or of one job in it: queued ones at once, live ones by cancelling.
+
+    Set by set, not call by call: a run may have thousands of them in the queue. Their parent ends too,
+    so nobody waits for an outcome.
+    """
+    advance(JOB, "queued", "ended")
+    where, key = ("run = ? AND key <> ''", run_id) if parent is None else ("parent_job = ?", parent)
+    live = connection.execute(
+        f"UPDATE jobs SET cancelling = 1 WHERE {where} AND state <> 'ended'"
+        f" AND state IN ('leased', 'running') RETURNING {JOBS.columns}",
+        (key,),
+    ).fetchall()
+    waiting = connection.execute(
+        f"UPDATE jobs SET state = 'ended', cancelling = 1 WHERE {where} AND state <> 'ended'"
+        " AND state NOT IN ('leased', 'running') RETURNING id, key, attempt",
+        (key,),
+    ).fetchall()
+    error = to_json(call_error("cancelled", ""))
+    connection.executemany(
+        "UPDATE task_runs SET state = 'cancelled', ended_at = ?, kept = 0, error = ?"
+        " WHERE run = ? AND key = ? AND state IN ('queued', 'running')",
+        [(now, error, run_id, call_key) for _, call_key, _ in waiting],
+    )
+    for job_id, _, _ in waiting:
+        effects.dequeue(job_id)
+    effects.cancel |= {job.id: job for job in map(JOBS.load, live)}
+    if parent is not None:  # what calls placed themselves; one never handed over has placed nothing
+        placers = [row[0] for row in live] + [job_id for job_id, _, attempt in waiting if attempt]
+        for placer in placers:
+            close_calls(connection, effects, run_id, now, placer)
+
+
+def _standing(job: Job) -> Standing:
+    return Standing(
+        retries=job.settings.retries,
+        retries_used=job.retries_used,
+        retry_delay_s=job.settings.retry_delay_s,
+        crash_retries=job.settings.crash_retries,
+        crashes=job.crashes,
+        handoffs_failed=job.handoffs_failed,
+        started=job.state == "running",
+        cancelling=job.cancelling,
+    )
+
+
+def _requeue(connection: Connection, effects: Effects, job: Job, verdict: Verdict, now: float) -> None:
+    """Queue the job again, as old as it was."""
+    paid = verdict.retries_used > job.retries_used
+    queued = move_job(
+        connection,
+        job,
+        "queued",
+        lease=None,
+        worker=None,
+        started_at=None,
+        not_before=now + verdict.delay_s if verdict.delay_s else 0.0,
+        retries_used=verdict.retries_used,
+        crashes=verdict.crashes,
+        handoffs_failed=verdict.handoffs_failed,
+    )
+    effects.enqueued[job.id] = queued
+    _reopen_tasks(connection, job, forget_failures=paid)
+    if job.kind == "run":
+        run = load_run(connection, job.run)
+        move_run(connection, effects, run, "queued", verdict.reason, verdict.message, now, worker=None)
+    else:
+        move_call(connection, job, "queued", worker=None)
+        effects.streams.add(job.run)
+
+
+def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> None:
+    """The next attempt makes the interrupted calls again; a paid retry makes the failed ones again too."""
+    connection.execute(
+        "UPDATE task_runs SET state = 'queued' WHERE run = ? AND job = ?"
+        " AND state IN ('queued', 'running') AND placed IS NULL",
+        (job.run, job.id),
+    )
+    if forget_failures:
+        connection.execute(
+            "UPDATE task_runs SET kept = 0 WHERE job = ? AND state IN ('failed', 'crashed', 'cancelled')",
+            (job.id,),
+        )
+
+
+def _finish_run(
+    connection: Connection,
+    effects: Effects,
+    job: Job,
+    verdict: Verdict,
+    now: float,
+    ended_at: float,
+    value: Json | None,
+    error: Json | None,
+) -> None:
+    _end_job(connection, job, verdict)
+    run = load_run(connection, job.run)
+    outcome = {"result": value} if verdict.state == "completed" else {"error": error}
+    move_run(
+        connection,
+        effects,
+        run,
+        verdict.state,
+        verdict.reason,
+        verdict.message,
+        now,
+        ended_at=ended_at,
+        **outcome,
+    )
+    close_calls(connection, effects, job.run, now)
+    close_tasks(connection, job.run, _left_behind(verdict), ended_at)
+
+
+def _finish_call(
+    connection: Connection,
+    effects: Effects,
+    job: Job,
+    verdict: Verdict,
+    now: float,
+    ended_at: float,
+    value: Json | None,
+    error: Json | None,
+) -> None:
+    _end_job(connection, job, verdict)
+    close_calls(connection, effects, job.run, now, job.id)
+    close_tasks(connection, job.run, _left_behind(verdict), ended_at, job.id)
+    _end_task_of(
+        connection,
+        effects,
+        job,
+        verdict.state,
+        verdict.reason,
+        verdict.message,
+        ended_at,
+        value if verdict.state == "completed" else None,
+        None if verdict.state == "completed" else error,
+    )
+
+
+def _end_job(connection: Connection, job: Job, verdict: Verdict) -> None:
+    move_job(
+        connection,
+        job,
+        "ended",
+        lease=None,
+        worker=None,
+        retries_used=verdict.retries_used,
+        crashes=verdict.crashes,
+    )
+
+
+def _left_behind(verdict: Verdict) -> str:
+    """What becomes of task runs that were under way when their job ended."""
+    return "crashed" if verdict.state == "crashed" else "cancelled"
+
+
+def close_tasks(connection: Connection, run: str, state: str, at: float, job: str | None = None) -> None:
+    """End what a run (or one job of it) left open. Placed calls end with jobs of their own."""
+    whose, keys = ("", (run,)) if job is None else (" AND job = ?", (run, job))
+    connection.execute(
+        f"UPDATE task_runs SET state = ?, ended_at = ?, kept = 0 WHERE run = ?{whose}"
+        " AND state IN ('queued', 'running') AND placed IS NULL",
+        (state, at, *keys),
+    )
+
+
+def _end_task_of(
+    connection: Connection,
+    effects: Effects,
+    job: Job,
+    state: str,
+    reason: str,
+    message: str,
+    at: float,
+    value: Json | None,
+    error: Json | None,
+) -> None:
+    """End the task run of a placed call and tell its parent."""
+    if state != "completed" and error is None:
+        error = call_error(reason, message)
+    ended = move_call(
+        connection,
+        job,
+        state,
+        ended_at=at,
+        attempts=job.attempt,
+        kept=int(state != "cancelled"),
+        value=optional_json(value),
+        error=optional_json(error),
+    )
+    effects.streams.add(job.run)
+    row = connection.execute(
+        f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND key = ?", (job.run, job.key)
+    ).fetchone()
+    if ended and job.parent_job is not None:
+        effects.outcomes.append(PlacedOutcome(job.parent_job, job.key, outcome_body(TASK_RUNS.load(row))))
+
+
+def call_error(reason: str, message: str) -> Json:
+    """The encoded error of a call that ended without raising one."""
+    name, sentence = _ERRORS.get(reason, ("TaskFailed", "the call's engine died"))
+    return {"type": name, "module": "farhand.errors", "message": message or sentence, "traceback": ""}

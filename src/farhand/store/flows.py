@@ -1,0 +1,56 @@
+"""Flows: what the last inspection of each project found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import Conflict
+from ..model import Flow
+from .database import Database
+from .guard import Connection
+from .rows import FLOWS
+
+
+class Flows:
+    """Stores and reads flows by name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def replace(self, project: str, flows: list[Flow], now: float) -> None:
+        """Store what a project has now; flows it had before and lacks now are no longer present.
+
+        Raises `Conflict` when another project has a flow of the same name.
+        """
+        await self._database.write(lambda connection: _replace(connection, project, flows, now))
+
+    async def get(self, name: str) -> Flow | None:
+        """The flow, or None; one that is no longer present is still known."""
+
+        def read(connection: Connection) -> Flow | None:
+            sql = f"SELECT {FLOWS.columns} FROM flows WHERE name = ?"
+            row = connection.execute(sql, (name,)).fetchone()
+            return None if row is None else FLOWS.load(row)
+
+        return await self._database.read(read)
+
+    async def list(self) -> list[Flow]:
+        """Every flow by name."""
+        sql = f"SELECT {FLOWS.columns} FROM flows ORDER BY name"
+        return await self._database.read(
+            lambda connection: [FLOWS.load(row) for row in connection.execute(sql).fetchall()]
+        )
+
+
+def _replace(connection: Connection, project: str, flows: list[Flow], now: float) -> None:
+    connection.execute("UPDATE flows SET present = 0 WHERE project = ?", (project,))
+    columns = FLOWS.columns.split(", ")[1:]
+    upsert = (
+        f"{FLOWS.insert} ON CONFLICT (name) DO UPDATE SET "
+        + ", ".join(f"{name} = excluded.{name}" for name in columns)
+        + " WHERE flows.project = excluded.project OR flows.present = 0"
+    )
+    for flow in flows:
+        row = FLOWS.dump(replace(flow, project=project, present=True, updated_at=now))
+        if connection.execute(upsert, row).rowcount != 1:
+            raise Conflict(f"another project has a flow named {flow.name!r}; rename one of them")

@@ -1,0 +1,90 @@
+"""Jobs: the one queue, and the leases by which its entries are handed out."""
+
+from __future__ import annotations
+
+from ..lifecycle import JOB, may_advance
+from ..model import Attempt, Job, Run
+from .changes import Effects, Leased
+from .database import Database
+from .guard import Connection
+from .moves import load_job, load_run, move_job, move_run
+from .rows import ATTEMPTS, JOBS
+from .tasks import count_kept
+
+__all__ = ["Jobs", "Leased"]
+
+
+class Jobs:
+    """The queue as the dispatcher sees it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def queued(self) -> list[Job]:
+        """What waits, in the order of the queue: priority, then age."""
+        sql = f"SELECT {JOBS.columns} FROM jobs WHERE state = 'queued' ORDER BY priority DESC, age_at, id"
+        return await self._database.read(
+            lambda connection: [JOBS.load(row) for row in connection.execute(sql).fetchall()]
+        )
+
+    async def held(self) -> list[Job]:
+        """What is leased or running."""
+        sql = f"SELECT {JOBS.columns} FROM jobs WHERE state IN ('leased', 'running') ORDER BY worker"
+        return await self._database.read(
+            lambda connection: [JOBS.load(row) for row in connection.execute(sql).fetchall()]
+        )
+
+    async def get(self, job_id: str) -> Job | None:
+        """The job, or None."""
+        return await self._database.read(lambda connection: load_job(connection, job_id))
+
+    async def lease(self, job_id: str, worker: str, parallel: int, now: float) -> Leased | None:
+        """Hand a queued job to a worker under a new lease.
+
+        None when the job is not queued (any more) or the worker's ``parallel`` slots are taken; slots
+        are counted from live leases in this very transaction, so there is no counter that could leak.
+        """
+        return await self._database.write(
+            lambda connection: _lease(connection, job_id, worker, parallel, now)
+        )
+
+
+def _lease(connection: Connection, job_id: str, worker: str, parallel: int, now: float) -> Leased | None:
+    job = load_job(connection, job_id)
+    if job is None or not may_advance(JOB, job.state, "leased"):
+        return None
+    if live_of(connection, worker) >= parallel:
+        return None
+    lease = int(
+        connection.execute("UPDATE meta SET lease = lease + 1 WHERE id = 1 RETURNING lease").fetchone()[0]
+    )
+    number = job.attempt + 1
+    job = move_job(connection, job, "leased", lease=lease, worker=worker, attempt=number, started_at=None)
+    attempt = Attempt(lease, job.id, job.run, number, worker, now)
+    connection.execute(ATTEMPTS.insert, ATTEMPTS.dump(attempt))
+    kept = count_kept(connection, job.id) if number > 1 else 0
+    return Leased(job, _take(connection, job, worker, now), kept)
+
+
+def live_of(connection: Connection, worker: str) -> int:
+    """How many slots of a worker are taken."""
+    row = connection.execute(
+        "SELECT count(*) FROM jobs WHERE worker = ? AND state IN ('leased', 'running')", (worker,)
+    ).fetchone()
+    return int(row[0])
+
+
+def _take(connection: Connection, job: Job, worker: str, now: float) -> Run:
+    """Show the hand-off where people look: on the run, or on the call's task run."""
+    run = load_run(connection, job.run)
+    if job.kind == "run":
+        message = f"handed to {worker}"
+        return move_run(
+            connection, Effects(), run, "starting", "leased", message, now,
+            worker=worker, attempt=job.attempt,
+        )  # fmt: skip
+    connection.execute(
+        "UPDATE task_runs SET worker = ?, attempts = ? WHERE run = ? AND key = ?",
+        (worker, job.attempt, job.run, job.key),
+    )
+    return run

@@ -1,0 +1,49 @@
+"""Log lines: one row a batch, the lines as JSON text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model import LogLine, Page
+from .database import Database
+from .guard import Connection
+from .rows import from_json, to_json
+
+
+class Logs:
+    """Reads the lines of a run."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(self, run_id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
+        """Lines with numbers above ``after``, in order."""
+
+        def read(connection: Connection) -> Page[LogLine]:
+            lines: list[LogLine] = []
+            cursor = connection.execute(
+                "SELECT first_number, attempt, lines FROM logs WHERE run = ? AND last_number > ?"
+                " ORDER BY last_number",
+                (run_id, after),
+            )
+            for first, attempt, text in cursor:
+                for number, (at, line, stream, level, task) in enumerate(from_json(text), first):
+                    if number > after:
+                        lines.append(LogLine(number, at, line, stream, level, task, attempt))
+                if len(lines) > limit:
+                    return Page(lines[:limit], str(lines[limit - 1].number))
+            return Page(lines)
+
+        return await self._database.read(read)
+
+
+def append_lines(connection: Connection, run: str, attempt: int, lines: list[tuple[Any, ...]]) -> None:
+    """Add a batch of lines, each (at, text, stream, level, task), after those the run has."""
+    row = connection.execute(
+        "SELECT last_number FROM logs WHERE run = ? ORDER BY last_number DESC LIMIT 1", (run,)
+    ).fetchone()
+    last = 0 if row is None else int(row[0])
+    connection.execute(
+        "INSERT INTO logs (run, last_number, first_number, attempt, lines) VALUES (?, ?, ?, ?, ?)",
+        (run, last + len(lines), last + 1, attempt, to_json(lines)),
+    )

@@ -1,0 +1,201 @@
+CREATE TABLE meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    incarnation TEXT NOT NULL,
+    lease INTEGER NOT NULL
+);
+
+CREATE TABLE flows (
+    name TEXT PRIMARY KEY,
+    project TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    description TEXT NOT NULL,
+    schema TEXT NOT NULL,
+    ask TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    present INTEGER NOT NULL,
+    updated_at REAL NOT NULL
+);
+CREATE INDEX flows_of_project ON flows (project);
+
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    flow TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    params TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    project TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    started_at REAL,
+    ended_at REAL,
+    worker TEXT,
+    attempt INTEGER NOT NULL,
+    result TEXT,
+    error TEXT,
+    idempotency_key TEXT
+);
+CREATE INDEX runs_of_flow ON runs (flow, id);
+CREATE INDEX runs_in_state ON runs (state, id);
+CREATE INDEX runs_of_flow_in_state ON runs (flow, state, id);
+CREATE INDEX runs_of_scripts ON runs (id) WHERE origin = 'script' AND ended_at IS NULL;
+CREATE UNIQUE INDEX runs_once ON runs (flow, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+CREATE TABLE jobs (
+    id TEXT PRIMARY KEY,
+    run TEXT NOT NULL REFERENCES runs (id),
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    flow TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    args TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    ask TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    age_at REAL NOT NULL,
+    created_at REAL NOT NULL,
+    key TEXT NOT NULL,
+    name TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    not_before REAL NOT NULL,
+    lease INTEGER,
+    worker TEXT,
+    attempt INTEGER NOT NULL,
+    started_at REAL,
+    cancelling INTEGER NOT NULL,
+    retries_used INTEGER NOT NULL,
+    crashes INTEGER NOT NULL,
+    handoffs_failed INTEGER NOT NULL,
+    parent_job TEXT
+);
+CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
+CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
+CREATE INDEX jobs_of_run ON jobs (run, key);
+CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended';
+CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended';
+
+CREATE TABLE attempts (
+    lease INTEGER PRIMARY KEY,
+    job TEXT NOT NULL REFERENCES jobs (id),
+    run TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    worker TEXT NOT NULL,
+    leased_at REAL NOT NULL,
+    started_at REAL,
+    ended_at REAL,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    host TEXT NOT NULL,
+    python TEXT NOT NULL,
+    pid INTEGER,
+    overlap_possible INTEGER NOT NULL
+);
+CREATE INDEX attempts_of_job ON attempts (job, number);
+
+CREATE TABLE recorded (
+    job TEXT NOT NULL REFERENCES jobs (id),
+    lease INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    PRIMARY KEY (job, lease, source)
+);
+
+CREATE TABLE task_runs (
+    run TEXT NOT NULL REFERENCES runs (id),
+    key TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    place INTEGER,
+    attempts INTEGER NOT NULL,
+    worker TEXT,
+    started_at REAL,
+    ended_at REAL,
+    kept INTEGER NOT NULL,
+    value TEXT,
+    error TEXT,
+    job TEXT,
+    placed TEXT,
+    PRIMARY KEY (run, key)
+);
+CREATE UNIQUE INDEX task_runs_in_order ON task_runs (run, number);
+CREATE INDEX task_runs_of_job ON task_runs (job, number);
+CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running');
+
+CREATE TABLE logs (
+    run TEXT NOT NULL REFERENCES runs (id),
+    last_number INTEGER NOT NULL,
+    first_number INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    lines TEXT NOT NULL,
+    PRIMARY KEY (run, last_number)
+);
+
+CREATE TABLE metrics (
+    run TEXT NOT NULL REFERENCES runs (id),
+    last_number INTEGER NOT NULL,
+    first_number INTEGER NOT NULL,
+    points TEXT NOT NULL,
+    PRIMARY KEY (run, last_number)
+);
+
+CREATE TABLE artifacts (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL REFERENCES runs (id),
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    media_type TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    task TEXT
+);
+CREATE INDEX artifacts_of_run ON artifacts (run, id);
+CREATE INDEX artifacts_of_digest ON artifacts (digest);
+
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    kind TEXT NOT NULL,
+    message TEXT NOT NULL,
+    run TEXT,
+    worker TEXT,
+    details TEXT NOT NULL
+);
+CREATE INDEX events_of_run ON events (run, id) WHERE run IS NOT NULL;
+
+CREATE TABLE workers (
+    name TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    parallel INTEGER NOT NULL,
+    instance TEXT NOT NULL,
+    host TEXT NOT NULL,
+    python TEXT NOT NULL,
+    version TEXT NOT NULL,
+    boot_id TEXT NOT NULL,
+    address TEXT NOT NULL,
+    attached_at REAL,
+    last_seen_at REAL
+);
+
+CREATE TABLE tokens (
+    jti TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    issued_at REAL NOT NULL,
+    expires_at REAL NOT NULL,
+    revoked_at REAL,
+    last_used_at REAL
+);
+
+CREATE TABLE journals (
+    run TEXT PRIMARY KEY REFERENCES runs (id),
+    seq INTEGER NOT NULL
+);

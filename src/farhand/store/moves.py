@@ -1,0 +1,133 @@
+"""The only places where a run, a job or a task run changes state, and the event rows that say so.
+
+Each move asks `lifecycle.advance`, then writes with a compare-and-set on the state (and, for a job, the
+lease) it was read in; the row count decides. Who loses gets `IllegalTransition`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..errors import IllegalTransition, NotFound
+from ..lifecycle import JOB, RUN, TASK, advance
+from ..model import Job, Json, Run
+from .changes import Effects
+from .guard import Connection
+from .rows import JOBS, RUNS, Mapper, to_json
+
+LIVE = ("leased", "running")
+"""A job in one of these states has a lease that somebody may report under."""
+
+
+def load_run(connection: Connection, run_id: str) -> Run:
+    """The run; raises `NotFound`."""
+    row = connection.execute(f"SELECT {RUNS.columns} FROM runs WHERE id = ?", (run_id,)).fetchone()
+    if row is None:
+        raise NotFound(f"there is no run {run_id}")
+    return RUNS.load(row)
+
+
+def load_job(connection: Connection, job_id: str) -> Job | None:
+    """The job, or None."""
+    row = connection.execute(f"SELECT {JOBS.columns} FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    return None if row is None else JOBS.load(row)
+
+
+def move_run(
+    connection: Connection,
+    effects: Effects,
+    run: Run,
+    to: str,
+    reason: str,
+    message: str,
+    now: float,
+    **columns: Any,
+) -> Run:
+    """The run in state ``to``, with its event row."""
+    advance(RUN, run.state, to)
+    columns |= {"state": to, "reason": reason, "message": message}
+    names, values = _assignments(RUNS, columns)
+    moved = connection.execute(
+        f"UPDATE runs SET {names} WHERE id = ? AND state = ?", (*values, run.id, run.state)
+    )
+    if moved.rowcount != 1:
+        raise IllegalTransition(f"run {run.id} is no longer {run.state}", state=run.state, to=to)
+    after = replace(run, **columns)
+    note_run(connection, after, now)
+    effects.runs[run.id] = after
+    return after
+
+
+def note_run(connection: Connection, run: Run, now: float, details: Json | None = None) -> None:
+    """The event row of a run's state."""
+    add_event(
+        connection,
+        now,
+        f"run.{run.state}",
+        run.message or run.reason,
+        run.id,
+        run.worker,
+        {"reason": run.reason, **(details or {})},
+    )
+
+
+def add_event(
+    connection: Connection,
+    at: float,
+    kind: str,
+    message: str,
+    run: str | None = None,
+    worker: str | None = None,
+    details: Json | None = None,
+) -> None:
+    """One entry of the event log."""
+    connection.execute(
+        "INSERT INTO events (at, kind, message, run, worker, details) VALUES (?, ?, ?, ?, ?, ?)",
+        (at, kind, message, run, worker, to_json(details or {})),
+    )
+
+
+def move_job(connection: Connection, job: Job, to: str, **columns: Any) -> Job:
+    """The job in state ``to``; it must still have the lease it was read with."""
+    advance(JOB, job.state, to)
+    return _write_job(connection, job, {**columns, "state": to})
+
+
+def change_job(connection: Connection, job: Job, **columns: Any) -> Job:
+    """The job with other columns, in the state and under the lease it was read with."""
+    return _write_job(connection, job, columns)
+
+
+def _write_job(connection: Connection, job: Job, columns: dict[str, Any]) -> Job:
+    names, values = _assignments(JOBS, columns)
+    moved = connection.execute(
+        f"UPDATE jobs SET {names} WHERE id = ? AND state = ? AND coalesce(lease, 0) = ?",
+        (*values, job.id, job.state, job.lease or 0),
+    )
+    if moved.rowcount != 1:
+        raise IllegalTransition(f"job {job.id} is no longer {job.state} under lease {job.lease}")
+    return replace(job, **columns)
+
+
+def move_call(connection: Connection, job: Job, to: str, **columns: Any) -> bool:
+    """The task run of a placed call in state ``to``; false when it has ended already."""
+    row = connection.execute(
+        "SELECT state FROM task_runs WHERE run = ? AND key = ?", (job.run, job.key)
+    ).fetchone()
+    if row is None or row[0] not in ("queued", "running"):
+        return False
+    if row[0] != to:
+        advance(TASK, row[0], to)
+    columns["state"] = to
+    names = ", ".join(f"{name} = ?" for name in columns)
+    connection.execute(
+        f"UPDATE task_runs SET {names} WHERE run = ? AND key = ? AND state = ?",
+        (*columns.values(), job.run, job.key, row[0]),
+    )
+    return True
+
+
+def _assignments(mapper: Mapper[Any], columns: dict[str, Any]) -> tuple[str, list[Any]]:
+    names = ", ".join(f"{name} = ?" for name in columns)
+    return names, [mapper.value(name, value) for name, value in columns.items()]

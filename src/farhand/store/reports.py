@@ -1,0 +1,294 @@
+"""What engines and agents report about the jobs they hold, recorded once and only under a live lease.
+
+The events of a spool are numbered from 1. What is recorded already is skipped, whatever the lease is
+now; anything new is believed only under the job's current lease; and nothing may be missing in between.
+The last number is stored in the transaction that holds the events, so a batch that was committed but
+not acknowledged can be sent again. An event is handled by the one function that `_HANDLERS` has for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Started
+
+from ..errors import StaleLease
+from ..lifecycle import Ending
+from ..model import Ask, Job, JobSettings, TaskRun
+from .batch import STREAMED, STREAMING, Batch, unexpected
+from .changes import Changes, Effects, PlacedOutcome, Recorded
+from .database import Database
+from .endings import call_error, end_attempt
+from .guard import Connection
+from .moves import LIVE, change_job, load_job, load_run, move_call, move_job, move_run
+from .rows import JOBS, TASK_RUNS, storable
+from .tasks import next_number, outcome_body
+
+_EXITS = {
+    "crashed": "engine_died",
+    "timeout": "timeout",
+    "cancelled": "cancelled",
+    "stopped": "stopped",
+    "not_started": "not_started",
+}
+"""Reasons an agent may give for an engine's end → the reason that is shown."""
+
+_RESULTS = frozenset({"completed", "failed", "cancelled"})
+
+
+class Reports:
+    """Records reports, and ends leases that nobody reports under any more."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def record(
+        self, job_id: str, lease: int, source: str, first: int, events: list[Any], now: float
+    ) -> Recorded:
+        """Record a batch, of which ``events[0]`` has the number ``first``.
+
+        Raises `StaleLease` when it holds anything new and ``lease`` is not the job's current one;
+        `ProtocolViolation` when events are missing before it, or it is not what a peer may send.
+        """
+        with _theirs():
+            try:
+                return await self._database.write(
+                    lambda connection: _record(connection, job_id, lease, source, first, events, now)
+                )
+            except UnicodeEncodeError:  # half a surrogate pair, which is text in Python and nowhere else
+                cleaned = [storable(event) for event in events]
+                return await self._database.write(
+                    lambda connection: _record(connection, job_id, lease, source, first, cleaned, now)
+                )
+
+    async def end(self, job_id: str, lease: int, ending: Ending, now: float) -> Changes | None:
+        """End a lease from the server's side; None when it is not the job's current one."""
+
+        def write(connection: Connection) -> Changes | None:
+            job = load_job(connection, job_id)
+            if job is None or not _holds(job, lease):
+                return None
+            effects = Effects()
+            end_attempt(connection, effects, job, ending, now)
+            return effects.freeze()
+
+        return await self._database.write(write)
+
+    async def recorded(self, job_id: str, lease: int) -> dict[str, int]:
+        """The last event number recorded under a lease, by source."""
+        sql = "SELECT source, seq FROM recorded WHERE job = ? AND lease = ?"
+        return await self._database.read(
+            lambda connection: dict(connection.execute(sql, (job_id, lease)).fetchall())
+        )
+
+    async def is_current(self, job_id: str, lease: int) -> bool:
+        """Whether reports under ``lease`` are believed."""
+
+        def read(connection: Connection) -> bool:
+            job = load_job(connection, job_id)
+            return job is not None and _holds(job, lease)
+
+        return await self._database.read(read)
+
+
+def _holds(job: Job, lease: int) -> bool:
+    return job.state in LIVE and job.lease == lease
+
+
+def _record(
+    connection: Connection,
+    job_id: str,
+    lease: int,
+    source: str,
+    first: int,
+    events: list[Any],
+    now: float,
+) -> Recorded:
+    row = connection.execute(
+        "SELECT seq FROM recorded WHERE job = ? AND lease = ? AND source = ?", (job_id, lease, source)
+    ).fetchone()
+    recorded = 0 if row is None else int(row[0])
+    last = first + len(events) - 1
+    if last <= recorded:
+        return Recorded(recorded, Changes())
+    job = load_job(connection, job_id)
+    if job is None or not _holds(job, lease):
+        raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
+    if first > recorded + 1:
+        raise ProtocolViolation(f"events {recorded + 1} to {first - 1} of job {job_id} are missing")
+    effects = Effects()
+    _apply(connection, effects, job, events[recorded + 1 - first :], now)
+    connection.execute(
+        "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
+        (job_id, lease, source, last),
+    )
+    return Recorded(last, effects.freeze())
+
+
+class _Reported(Batch):
+    """A batch from the holder of a lease; ``held`` is the job as the events so far have left it."""
+
+    held: Job
+    ended: bool = False
+
+
+def _apply(connection: Connection, effects: Effects, job: Job, events: list[Any], now: float) -> None:
+    batch = _Reported(connection, effects, job.run, now, job)
+    batch.held = job
+    batch.load(events)
+    for event in events:
+        if batch.ended:
+            raise ProtocolViolation(f"a {event.kind!r} event after the end of job {job.id}")
+        handler = _HANDLERS.get(type(event))
+        if handler is None:
+            raise unexpected(event.kind)
+        handler(batch, event)
+    batch.flush()
+    if batch.tasks.progressed and not batch.ended:
+        _reset_crashes(batch)
+    if any(type(event) in STREAMED for event in events):
+        effects.streams.add(job.run)
+
+
+def _reset_crashes(batch: _Reported) -> None:
+    """A new kept outcome is progress: an engine that dies after it does not die of the same."""
+    if batch.held.crashes:
+        batch.held = change_job(batch.connection, batch.held, crashes=0)
+
+
+def _on_started(batch: _Reported, event: Started) -> None:
+    job = batch.held
+    batch.connection.execute(
+        "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ? WHERE lease = ?",
+        (event.at, event.host, event.python, event.pid, job.lease),
+    )
+    if job.state == "running":
+        return
+    batch.held = job = move_job(batch.connection, job, "running", started_at=event.at)
+    if job.kind == "call":
+        move_call(batch.connection, job, "running", started_at=event.at)
+        batch.effects.streams.add(job.run)
+        return
+    run = load_run(batch.connection, job.run)
+    if run.state == "starting":
+        started_at = event.at if run.started_at is None else run.started_at
+        message = f"running on {job.worker}"
+        move_run(
+            batch.connection, batch.effects, run, "running", "started", message, batch.now,
+            started_at=started_at,
+        )  # fmt: skip
+
+
+def _on_call(batch: _Reported, event: Call) -> None:
+    """Place a call, or find the one that an earlier attempt of this job placed."""
+    job = batch.held
+    if job.state != "running":
+        raise StaleLease(f"job {job.id} is {job.state}, and only a running one places calls")
+    batch.flush()
+    batch.effects.streams.add(job.run)
+    row = batch.connection.execute(
+        f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND key = ?", (job.run, event.key)
+    ).fetchone()
+    task = None if row is None else TASK_RUNS.load(row)
+    if task is not None and task.placed is not None and task.state in ("queued", "running"):
+        return  # adopted as it is: open, and its outcome will be sent to this job
+    if task is not None and task.state not in ("queued", "running") and task.kept:
+        batch.effects.outcomes.append(PlacedOutcome(job.id, event.key, outcome_body(task)))
+        return
+    _place(batch, event, task)
+
+
+def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
+    """Queue a job for the call. A ``task`` that is there already is one whose outcome was not kept."""
+    parent, connection = batch.held, batch.connection
+    if task is None:
+        number = next_number(connection, parent.run)
+    else:
+        number = task.number
+        connection.execute("DELETE FROM task_runs WHERE run = ? AND key = ?", (parent.run, event.key))
+    earlier = connection.execute(
+        "SELECT count(*) FROM jobs WHERE run = ? AND key = ?", (parent.run, event.key)
+    ).fetchone()[0]
+    again = f".{earlier + 1}" if earlier else ""
+    call = _call_job(parent, event, f"{parent.run}.{number}{again}", batch.now)
+    placed = TaskRun(
+        parent.run, event.key, number, event.name, "queued", event.scope, event.index,
+        job=parent.id, placed=call.id,
+    )  # fmt: skip
+    if parent.cancelling:  # its run is being cancelled: the call ends before it begins
+        call = replace(call, state="ended", cancelling=True)
+        placed = replace(
+            placed, state="cancelled", ended_at=batch.now, kept=False, error=call_error("cancelled", "")
+        )
+        batch.effects.outcomes.append(PlacedOutcome(parent.id, event.key, outcome_body(placed)))
+    else:
+        batch.effects.enqueued[call.id] = call
+    connection.execute(JOBS.insert, JOBS.dump(call))
+    connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(placed))
+
+
+def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
+    """The job of a placed call: as old and as urgent as what waits for it."""
+    return Job(
+        id=job_id,
+        run=parent.run,
+        kind="call",
+        state="queued",
+        flow=parent.flow,
+        entry=event.entry,
+        args=event.args,
+        bundle=parent.bundle,
+        ask=msgspec.convert(event.ask, Ask),
+        settings=msgspec.convert(event.settings, JobSettings),
+        age_at=parent.age_at,
+        created_at=now,
+        key=event.key,
+        name=event.name,
+        priority=parent.priority,
+        parent_job=parent.id,
+    )
+
+
+def _on_result(batch: _Reported, event: Result) -> None:
+    if event.state not in _RESULTS:
+        raise ProtocolViolation(f"a result cannot be {event.state!r}")
+    ending = Ending(event.state, event.reason, event.message)
+    _end(batch, ending, event.at, event.value, event.error)
+
+
+def _on_exit(batch: _Reported, event: Exit) -> None:
+    if event.reason not in _EXITS:
+        raise ProtocolViolation(f"an engine cannot have ended for {event.reason!r}")
+    _end(batch, Ending(event.reason, _EXITS[event.reason], event.message), event.at, None, None)
+
+
+def _end(batch: _Reported, ending: Ending, at: float, value: Any, error: Any) -> None:
+    batch.flush()
+    if batch.tasks.progressed:
+        _reset_crashes(batch)
+    end_attempt(batch.connection, batch.effects, batch.held, ending, batch.now, at, value, error)
+    batch.ended = True
+
+
+_HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {
+    **STREAMING,
+    Started: _on_started,
+    Call: _on_call,
+    Result: _on_result,
+    Exit: _on_exit,
+}
+
+
+@contextmanager
+def _theirs() -> Any:
+    """Values of a type that no column takes are the peer's fault."""
+    try:
+        yield
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise ProtocolViolation(f"not an event of this protocol: {error}") from error

@@ -1,0 +1,109 @@
+"""Records to rows and back: columns in the order of the dataclass's fields, JSON as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..model import (
+    Artifact,
+    Ask,
+    Attempt,
+    Event,
+    Flow,
+    Job,
+    JobSettings,
+    Json,
+    Run,
+    TaskRun,
+    Token,
+    Worker,
+)
+
+R = TypeVar("R")
+Row = Sequence[Any]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def to_json(value: Any) -> str:
+    """Any of our values as compact JSON text."""
+    return _encode(value).decode()
+
+
+def optional_json(value: Any) -> str | None:
+    """JSON text, or NULL for None."""
+    return None if value is None else _encode(value).decode()
+
+
+def storable(value: Any) -> Any:
+    """The same value with every lone surrogate, which no store takes, written as an escape."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{f.name: storable(getattr(value, f.name)) for f in fields(value)})
+    return value
+
+
+from_json: Callable[[str], Any] = msgspec.json.Decoder().decode
+
+
+class Mapper(Generic[R]):
+    """One record type and its table. ``json`` names the columns that hold JSON, with their types."""
+
+    def __init__(
+        self,
+        record: type[R],
+        table: str,
+        json: Mapping[str, Any] | None = None,
+        flags: Sequence[str] = (),
+        renamed: Mapping[str, str] | None = None,
+    ) -> None:
+        json, renamed = json or {}, renamed or {}
+        names = [f.name for f in fields(record)]  # type: ignore[arg-type]  # R is always a dataclass
+        columns = [renamed.get(name, name) for name in names]
+        self.columns = ", ".join(columns)
+        self.insert = f"INSERT INTO {table} ({self.columns}) VALUES ({', '.join('?' * len(columns))})"
+        self._record = record
+        self._names = names
+        self._json = frozenset(json)
+        self._decoders: list[tuple[int, Callable[[Any], Any]]] = [
+            *((names.index(name), msgspec.json.Decoder(type_).decode) for name, type_ in json.items()),
+            *((names.index(name), bool) for name in flags),
+        ]
+
+    def load(self, row: Row) -> R:
+        """The record in a row of `columns`."""
+        values = list(row)
+        for index, decode in self._decoders:
+            if values[index] is not None:
+                values[index] = decode(values[index])
+        return self._record(*values)
+
+    def dump(self, record: R) -> tuple[Any, ...]:
+        """The values of `columns` for a record."""
+        return tuple(self.value(name, getattr(record, name)) for name in self._names)
+
+    def value(self, name: str, value: Any) -> Any:
+        """One field as its column keeps it."""
+        return optional_json(value) if name in self._json else value
+
+
+FLOWS = Mapper(Flow, "flows", {"schema": Json, "ask": Ask, "settings": JobSettings}, flags=["present"])
+RUNS = Mapper(Run, "runs", {"result": Json, "error": Json})
+JOBS = Mapper(Job, "jobs", {"args": Json, "ask": Ask, "settings": JobSettings}, flags=["cancelling"])
+ATTEMPTS = Mapper(Attempt, "attempts", flags=["overlap_possible"])
+TASK_RUNS = Mapper(
+    TaskRun, "task_runs", {"value": Json, "error": Json}, flags=["kept"], renamed={"index": "place"}
+)
+ARTIFACTS = Mapper(Artifact, "artifacts")
+EVENTS = Mapper(Event, "events", {"details": Json})
+WORKERS = Mapper(Worker, "workers", {"labels": tuple[str, ...]})
+TOKENS = Mapper(Token, "tokens", {"labels": tuple[str, ...]})

@@ -1,0 +1,109 @@
+"""Runs: what people asked for, newest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import IllegalTransition
+from ..lifecycle import RUN_INITIAL
+from ..model import Attempt, Job, Page, Run
+from .changes import Changes, Effects
+from .database import Database
+from .endings import cancel_run
+from .guard import Connection
+from .moves import note_run
+from .rows import ATTEMPTS, JOBS, RUNS
+
+_BEYOND = "\U0010ffff"
+"""Sorts after every character an id may have."""
+
+
+class Runs:
+    """Creates, reads and cancels runs. Ids are given by the caller and ordered by time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, run: Run, job: Job) -> tuple[Run, Job, bool]:
+        """Store a new run and its job.
+
+        With an idempotency key that the flow has seen before, nothing is stored: the earlier run and its
+        job are returned, and False.
+        """
+        if run.state not in RUN_INITIAL:
+            raise IllegalTransition(f"a run does not begin as {run.state}", state=run.state)
+        return await self._database.write(lambda connection: _create(connection, run, job))
+
+    async def get(self, run_id: str) -> Run | None:
+        """The run, or None."""
+
+        def read(connection: Connection) -> Run | None:
+            row = connection.execute(f"SELECT {RUNS.columns} FROM runs WHERE id = ?", (run_id,)).fetchone()
+            return None if row is None else RUNS.load(row)
+
+        return await self._database.read(read)
+
+    async def find(self, prefix: str) -> list[str]:
+        """Ids that begin with ``prefix``: none, the one, or two when it is ambiguous."""
+        sql = "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 2"
+        return await self._database.read(
+            lambda connection: [row[0] for row in connection.execute(sql, (prefix, prefix + _BEYOND))]
+        )
+
+    async def page(
+        self, limit: int, cursor: str | None = None, flow: str | None = None, state: str | None = None
+    ) -> Page[Run]:
+        """A page of runs, newest first; ``cursor`` is the id that the page before ended with."""
+        wanted = {"flow = ?": flow, "state = ?": state, "id < ?": cursor}
+        terms = {term: value for term, value in wanted.items() if value is not None}
+        where = f" WHERE {' AND '.join(terms)}" if terms else ""
+        sql = f"SELECT {RUNS.columns} FROM runs{where} ORDER BY id DESC LIMIT ?"
+
+        def read(connection: Connection) -> Page[Run]:
+            rows: list[Any] = connection.execute(sql, (*terms.values(), limit + 1)).fetchall()
+            items = [RUNS.load(row) for row in rows[:limit]]
+            return Page(items, items[-1].id if len(rows) > limit else None)
+
+        return await self._database.read(read)
+
+    async def attempts(self, run_id: str) -> list[Attempt]:
+        """The attempts of the run's own job, first to last. A placed call has attempts of its own."""
+        columns = ", ".join(f"attempts.{name}" for name in ATTEMPTS.columns.split(", "))
+        sql = (
+            f"SELECT {columns} FROM jobs JOIN attempts ON attempts.job = jobs.id"
+            " WHERE jobs.run = ? AND jobs.key = '' ORDER BY attempts.number"
+        )
+        return await self._database.read(
+            lambda connection: [ATTEMPTS.load(row) for row in connection.execute(sql, (run_id,)).fetchall()]
+        )
+
+    async def cancel(self, run_id: str, now: float) -> Changes:
+        """Cancel a run and what it started; once more is harmless.
+
+        Raises `NotFound`, or `Conflict` when the run has ended or is a script.
+        """
+
+        def write(connection: Connection) -> Changes:
+            effects = Effects()
+            cancel_run(connection, effects, run_id, now)
+            return effects.freeze()
+
+        return await self._database.write(write)
+
+
+def _create(connection: Connection, run: Run, job: Job) -> tuple[Run, Job, bool]:
+    if run.idempotency_key is not None:
+        found = connection.execute(
+            f"SELECT {RUNS.columns} FROM runs WHERE flow = ? AND idempotency_key = ?",
+            (run.flow, run.idempotency_key),
+        ).fetchone()
+        if found is not None:
+            earlier = RUNS.load(found)
+            row = connection.execute(
+                f"SELECT {JOBS.columns} FROM jobs WHERE run = ? AND key = ''", (earlier.id,)
+            ).fetchone()
+            return earlier, JOBS.load(row), False
+    connection.execute(RUNS.insert, RUNS.dump(run))
+    connection.execute(JOBS.insert, JOBS.dump(job))
+    note_run(connection, run, run.created_at)
+    return run, job, True

@@ -1,0 +1,188 @@
+"""Task runs: the calls inside a run, each known by its checkpoint key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from farhand_worker.protocol import Checkpoint, TaskBegan
+
+from ..errors import IllegalTransition
+from ..lifecycle import TASK, may_advance
+from ..model import Json, Page, TaskRun
+from .database import Database
+from .guard import Connection
+from .rows import TASK_RUNS, optional_json, to_json
+
+_ENDED = ("completed", "failed", "cancelled", "crashed")
+
+
+class Tasks:
+    """Reads the task runs of a run or a job."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(self, run_id: str, after: int = 0, limit: int = 200) -> Page[TaskRun]:
+        """The task runs of a run in the order they were first seen."""
+        sql = (
+            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND number > ? ORDER BY number LIMIT ?"
+        )
+
+        def read(connection: Connection) -> Page[TaskRun]:
+            rows = connection.execute(sql, (run_id, after, limit + 1)).fetchall()
+            items = [TASK_RUNS.load(row) for row in rows[:limit]]
+            return Page(items, str(items[-1].number) if len(rows) > limit else None)
+
+        return await self._database.read(read)
+
+    async def kept(self, job_id: str, after: int = 0, limit: int = 500) -> list[TaskRun]:
+        """Kept outcomes of the calls this job made, by number; a later attempt replays them."""
+        sql = (
+            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE job = ? AND number > ? AND kept = 1"
+            f" AND state IN ('completed', 'failed', 'cancelled', 'crashed') ORDER BY number LIMIT ?"
+        )
+        return await self._database.read(
+            lambda connection: [
+                TASK_RUNS.load(row) for row in connection.execute(sql, (job_id, after, limit)).fetchall()
+            ]
+        )
+
+    async def placed(self, job_id: str) -> list[TaskRun]:
+        """The calls this job placed elsewhere that have ended, by number."""
+        sql = (
+            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE job = ? AND placed IS NOT NULL"
+            f" AND state IN ('completed', 'failed', 'cancelled', 'crashed') ORDER BY number"
+        )
+        return await self._database.read(
+            lambda connection: [TASK_RUNS.load(row) for row in connection.execute(sql, (job_id,)).fetchall()]
+        )
+
+
+def count_kept(connection: Connection, job_id: str) -> int:
+    """How many outcomes a new attempt of this job may replay."""
+    sql = (
+        "SELECT count(*) FROM task_runs WHERE job = ? AND kept = 1"
+        " AND state IN ('completed', 'failed', 'cancelled', 'crashed')"
+    )
+    return int(connection.execute(sql, (job_id,)).fetchone()[0])
+
+
+def next_number(connection: Connection, run_id: str) -> int:
+    """The number of the next new task run of a run."""
+    row = connection.execute(
+        "SELECT number FROM task_runs WHERE run = ? ORDER BY number DESC LIMIT 1", (run_id,)
+    ).fetchone()
+    return 1 if row is None else int(row[0]) + 1
+
+
+def outcome_body(task: TaskRun) -> Json:
+    """An ended task run as the body of a `Checkpoint` event."""
+    return {
+        "key": task.key,
+        "name": task.name,
+        "state": task.state,
+        "started_at": task.started_at or task.ended_at or 0.0,
+        "ended_at": task.ended_at or 0.0,
+        "scope": task.scope,
+        "index": task.index,
+        "attempts": task.attempts,
+        "kept": task.kept,
+        "value": task.value,
+        "error": task.error,
+    }
+
+
+_INSERT = (
+    "INSERT INTO task_runs (name, state, scope, place, attempts, worker, started_at, ended_at, kept, value,"
+    " error, job, run, key, number) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_UPDATE = (
+    "UPDATE task_runs SET name = ?, state = ?, scope = ?, place = ?, attempts = ?, worker = ?,"
+    " started_at = ?, ended_at = ?, kept = ?, value = ?, error = ?, job = ?"
+    " WHERE run = ? AND key = ? AND state = ?"
+)
+
+
+class TaskBatch:
+    """The task events of one report: folded per key, checked against `lifecycle.TASK`, written at once.
+
+    A kept outcome is final: what comes later for its key changes nothing. A completed outcome that was
+    not kept has to be made again by a later attempt, so it counts as queued.
+    """
+
+    def __init__(self, connection: Connection, run: str, job: str | None, worker: str | None) -> None:
+        self.progressed = False  # whether a kept outcome came that was not there before
+        self._connection = connection
+        self._run = run
+        self._job = job
+        self._worker = worker
+        self._found: dict[str, str] = {}  # key → state in the store
+        self._states: dict[str, str] = {}  # key → state after the events so far
+        self._final: set[str] = set()
+        self._rows: dict[str, tuple[Any, ...]] = {}
+
+    def load(self, keys: list[str]) -> None:
+        """Read what the store has of these calls; once, before the first event."""
+        rows = self._connection.execute(
+            "SELECT key, state, kept FROM task_runs"
+            " WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
+            (self._run, to_json(keys)),
+        ).fetchall()
+        for key, state, kept in rows:
+            self._found[key] = state
+            if state == "completed" and not kept:
+                self._states[key] = "queued"
+            else:
+                self._states[key] = state
+            if state in _ENDED and kept:
+                self._final.add(key)
+
+    def began(self, event: TaskBegan) -> None:
+        """The call is running; a failed one is made again."""
+        key = event.key
+        state = self._states.get(key, "queued")
+        if state != "running" and not may_advance(TASK, state, "running"):
+            return
+        self._states[key] = "running"
+        self._final.discard(key)
+        self._rows[key] = (
+            event.name, "running", event.scope, event.index, 0, self._worker,
+            event.at, None, 1, None, None, self._job,
+        )  # fmt: skip
+
+    def ended(self, event: Checkpoint) -> None:
+        """The call's outcome. One that was interrupted or failed earlier has run again by now."""
+        key, to = event.key, event.state
+        state = self._states.get(key, "queued")
+        if key in self._final or to not in _ENDED:
+            return
+        if not may_advance(TASK, state, to) and not may_advance(TASK, state, "running"):
+            return
+        self._states[key] = to
+        if event.kept:
+            self._final.add(key)
+            self.progressed = True
+        self._rows[key] = (
+            event.name, to, event.scope, event.index, event.attempts, self._worker,
+            event.started_at, event.ended_at, int(event.kept),
+            optional_json(event.value), optional_json(event.error), self._job,
+        )  # fmt: skip
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        if not self._rows:
+            return
+        number = next_number(self._connection, self._run)
+        new: list[tuple[Any, ...]] = []
+        known: list[tuple[Any, ...]] = []
+        for key, row in self._rows.items():
+            if key in self._found:
+                known.append((*row, self._run, key, self._found[key]))
+            else:
+                new.append((*row, self._run, key, number + len(new)))
+            self._found[key] = self._states[key]
+        self._rows = {}
+        if new:
+            self._connection.executemany(_INSERT, new)
+        if known and self._connection.executemany(_UPDATE, known).rowcount != len(known):
+            raise IllegalTransition(f"a task run of {self._run} was moved by somebody else")

@@ -1,0 +1,215 @@
+"""The one thread that writes, and the commits its operations share.
+
+Every waiting operation joins the open batch, each inside its own savepoint, until nothing waits or the
+batch is 20 ms old; then one COMMIT makes all of them durable and their callers hear of it together. A
+single write is committed at once. What can go wrong:
+
+- an operation raises: it is rolled back to its savepoint, its caller gets the error, its siblings stay;
+- an operation's error has ended the transaction (full disk, I/O error), or COMMIT fails: nothing of the
+  batch was kept, all of it fails with `StoreFailed`, and the writer goes on with the next batch;
+- the thread itself ends: everything that waits, and all that comes later, fails with `StoreFailed`, and
+  ``on_death`` is called, on the event loop, because a server that cannot write must stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ..errors import Conflict, StoreClosed, StoreFailed
+from .guard import Connection
+
+BATCH_S_MAX = 0.020
+"""A batch takes no further operation once it is this old."""
+
+Operation = Callable[[Connection], Any]
+
+
+class _Waiting:
+    """An operation, its caller's future, and how it went."""
+
+    __slots__ = ("error", "future", "operation", "value")
+
+    def __init__(self, operation: Operation, future: asyncio.Future[Any]) -> None:
+        self.operation = operation
+        self.future = future
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class _TransactionEnded(Exception):
+    """An operation's error took the whole transaction with it."""
+
+
+class Writer:
+    """Runs operations on the one writing connection. Created, used and closed on one event loop."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, on_death: Callable[[BaseException], None] | None = None
+    ) -> None:
+        self.commits = 0
+        self.operations = 0
+        self._connection = connection
+        self._guarded = Connection(connection)
+        self._on_death = on_death
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # orders a submission against the writer's end
+        self._refusal: Exception | None = None
+        self._batch: list[_Waiting] = []
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name="farhand-store-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, operation: Operation) -> asyncio.Future[Any]:
+        """Queue an operation; the future is answered once its commit is on disk."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        with self._lock:
+            if self._refusal is not None:
+                raise self._refusal
+            self._queue.put(_Waiting(operation, future))
+        return future
+
+    async def close(self) -> None:
+        """Commit what waits, then end the thread. May be called more than once."""
+        with self._lock:
+            if self._refusal is None:
+                self._refusal = StoreClosed()
+                self._queue.put(None)
+        await asyncio.shield(self._ended)
+
+    # ------------------------------------------------------------ on the writer's thread
+
+    def _run(self) -> None:
+        try:
+            while (waiting := self._queue.get()) is not None and self._commit(waiting):
+                pass
+        except BaseException as error:  # noqa: BLE001 whatever ends the thread is reported as its death
+            self._die(error)
+        self._call(self._note_end)
+
+    def _commit(self, first: _Waiting) -> bool:
+        """One batch. False when the writer was told to close."""
+        closing = False
+        self._batch = batch = [first]
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            deadline = time.monotonic() + BATCH_S_MAX
+            self._apply(first)
+            while time.monotonic() < deadline:
+                try:
+                    waiting = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if waiting is None:
+                    closing = True
+                    break
+                batch.append(waiting)
+                self._apply(waiting)
+            self._connection.execute("COMMIT")
+            self.commits += 1
+        except (sqlite3.Error, _TransactionEnded) as error:
+            self._fail(batch, error)
+        self._call(_answer, batch)
+        self._batch = []
+        return not closing
+
+    def _apply(self, waiting: _Waiting) -> None:
+        connection = self._connection
+        self.operations += 1
+        connection.execute("SAVEPOINT operation")
+        try:
+            waiting.value = waiting.operation(self._guarded)
+        except Exception as error:  # whatever it is, it belongs to the caller
+            if not connection.in_transaction:
+                raise _TransactionEnded(str(error)) from error
+            connection.execute("ROLLBACK TO operation")
+            waiting.error = _translated(error)
+        if not connection.in_transaction:
+            raise _TransactionEnded("an operation hid the error that ended the transaction")
+        connection.execute("RELEASE operation")
+
+    def _fail(self, batch: list[_Waiting], cause: Exception) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+        for waiting in batch:
+            waiting.error = _failed(cause)
+
+    def _die(self, cause: BaseException) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.rollback()
+        failure = StoreFailed(f"the store's writer has ended ({cause!r}); restart the server")
+        with self._lock:
+            self._refusal = failure
+        waiting = list(self._batch)
+        while True:
+            try:
+                left = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if left is not None:
+                waiting.append(left)
+        for one in waiting:
+            one.error = failure
+        self._call(_answer, waiting)
+        if self._on_death is not None:
+            self._call(self._on_death, cause)
+
+    def _call(self, callback: Callable[..., None], *args: Any) -> None:
+        """Run ``callback`` on the event loop; a loop that is gone has nobody left who waits."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback, *args)
+
+    def _note_end(self) -> None:
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _answer(batch: list[_Waiting]) -> None:
+    for waiting in batch:
+        if waiting.future.done():  # its caller was cancelled meanwhile
+            continue
+        if waiting.error is not None:
+            waiting.future.set_exception(waiting.error)
+        else:
+            waiting.future.set_result(waiting.value)
+
+
+_ENVIRONMENT = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+    }
+)
+"""Primary codes of errors that are the machine's, not the operation's."""
+
+
+def _translated(error: Exception) -> Exception:
+    """The error as callers know it: no exception of the driver passes for a refusal of ours."""
+    if isinstance(error, sqlite3.IntegrityError):
+        refused = Conflict(f"the store holds something else under that id ({error})")
+        refused.__cause__ = error
+        return refused
+    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _ENVIRONMENT:
+        return _failed(error)
+    return error
+
+
+def _failed(cause: Exception) -> StoreFailed:
+    failure = StoreFailed(
+        f"the store could not commit ({cause}); nothing of this change was kept, so it may be tried again"
+    )
+    failure.__cause__ = cause
+    return failure
