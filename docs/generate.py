@@ -74,7 +74,19 @@ def cli_blocks() -> dict[str, str]:
     """Every command with its help, arguments and options."""
     from farhand.cli import main
 
-    return {"commands": "\n".join(_command(path, command) for path, command in commands(main, "farhand"))}
+    pages = (_command(path, command) for path, command in commands(main, "farhand"))
+    return {"commands": "\n".join(pages), "worker": _worker_options()}
+
+
+def _worker_options() -> str:
+    from farhand_worker.__main__ import _parser
+
+    rows = ["| option | meaning |", "|---|---|"]
+    for action in _parser()._actions:
+        names = ", ".join(f"`{name}`" for name in action.option_strings)
+        metavar = f" {action.metavar or action.dest.upper()}" if action.nargs is None else ""
+        rows.append(f"| {names}{metavar} | {action.help} |")
+    return "\n".join(rows) + "\n"
 
 
 def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:

@@ -113,5 +113,5 @@ def test_the_example_runs_as_a_plain_script(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "2015: 12" in done.stdout
+    assert "2015: 13.1" in done.stdout
     assert len(list((tmp_path / "home" / "inbox").glob("*.jsonl"))) == 1

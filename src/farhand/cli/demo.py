@@ -17,11 +17,11 @@ from ..errors import FarhandError
 from ..lifecycle import RUN, is_terminal
 from . import demo_view
 from .client import Client
+from .following import read_lines
 from .stage import Stage
 
 FLOW = "weather"
 WORKER = "demo"
-_LOOK_S = 0.1
 
 
 @click.command()
@@ -81,7 +81,7 @@ def _set_up(stage: Stage) -> Client:
     click.echo("Starting a server")
     stage.start_server("--parallel", "2")
     client = Client(stage.url, lambda: stage.token)
-    stage.wait("the server answers", lambda: client.answers())
+    stage.wait("the server answers", client.answers)
     stage.wait("the flow is known", lambda: any(flow["name"] == FLOW for flow in client.get("/flows")))
     click.echo(f"Starting a worker with the label {WORKER}")
     wanted = {"name": WORKER, "role": "worker", "labels": [WORKER], "expires_s": 86400}
@@ -103,16 +103,16 @@ def _follow(client: Client, run_id: str) -> Mapping[str, Any]:
     """Print states, task calls and log lines as they come, until the run has ended."""
     seen: dict[str, str] = {}
     line, state = 0, ""
-    while True:
-        run = client.get(f"/runs/{run_id}")
+    for _ in client.follow(run_id):
+        run: Mapping[str, Any] = client.get(f"/runs/{run_id}")
         if run["state"] != state:
             state = run["state"]
             click.echo(f"  {state}" + (f": {run['message']}" if run["message"] else ""))
         _tell_tasks(client, run_id, seen)
-        line = _tell_lines(client, run_id, line)
+        line = read_lines(client, run_id, line, lambda told: click.echo(f"    │ {told['text']}"))
         if is_terminal(RUN, state):
             return run
-        time.sleep(_LOOK_S)
+    raise AssertionError("following has no end of its own")
 
 
 def _tell_tasks(client: Client, run_id: str, seen: dict[str, str]) -> None:
@@ -121,13 +121,6 @@ def _tell_tasks(client: Client, run_id: str, seen: dict[str, str]) -> None:
             seen[task["key"]] = task["state"]
             where = f" on {task['worker']}" if task["worker"] else ""
             click.echo(f"  {demo_view.name_of(task):20} {task['state']}{where}")
-
-
-def _tell_lines(client: Client, run_id: str, after: int) -> int:
-    for line in client.get(f"/runs/{run_id}/logs", after=after)["items"]:
-        click.echo(f"    │ {line['text']}")
-        after = line["number"]
-    return after
 
 
 def _report(client: Client, run: Mapping[str, Any], out: Path | None) -> None:
