@@ -170,7 +170,10 @@ class Bye:
 
 @dataclass(frozen=True)
 class Welcome:
-    """The session stands. ``resume`` has one `Resume` (as a dict) for every job in ``Hello.held``."""
+    """The session stands. ``resume`` has one `Resume` (as a dict) for every job in ``Hello.held``.
+
+    ``labels`` are those of the token: what this worker may be.
+    """
 
     type: ClassVar[str] = "welcome"
     name: str
@@ -180,6 +183,7 @@ class Welcome:
     runtime: str
     session_key: str
     resume: List[Dict[str, Any]] = field(default_factory=list)
+    labels: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

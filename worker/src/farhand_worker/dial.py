@@ -1,0 +1,122 @@
+"""Opens the websocket to the server, and tells apart the ways in which that can fail."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import socket
+import ssl
+from typing import Any, Callable, Dict, Optional
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+
+from . import __version__
+from .address import Address
+from .protocol import FRAME_BYTES_MAX
+
+_CLOSE_S = 1.0
+_TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
+_PROXIES = ("https_proxy", "http_proxy", "all_proxy", "wss_proxy", "ws_proxy", "socks_proxy")
+
+_FINAL = {
+    401: "the server does not accept this token: it is wrong, expired or revoked; mint another",
+    403: "the server does not accept this token here; a worker needs a token of role worker",
+}
+_NOT_FARHAND = frozenset({200, 400, 404, 405, 410, 426})
+
+
+class NotConnected(Exception):
+    """The server was not reached; ``refused`` says that surely nothing listens there."""
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+
+
+class DialRefused(Exception):
+    """What answers will not have this worker, and no retry changes that."""
+
+
+async def dial(
+    address: Address, token: str, tls: Callable[[], ssl.SSLContext], timeout_s: float, known: bool
+) -> ClientConnection:
+    """An open websocket. Raises `NotConnected` or `DialRefused`.
+
+    ``known`` says that this server has been attached to before: an odd answer is then a proxy in front of
+    a server that is away, not a wrong address.
+    """
+    options: Dict[str, Any] = {"ssl": tls() if address.secure else None}
+    try:
+        if address.loopback or not _proxied():
+            options["sock"] = await asyncio.wait_for(_connect(address), timeout_s)
+            if _TAKES_PROXY:
+                options["proxy"] = None
+        return await connect(
+            address.attach_url,
+            additional_headers={"Authorization": f"Bearer {token}"},
+            user_agent_header=f"farhand-worker/{__version__}",
+            compression=None,
+            max_size=FRAME_BYTES_MAX,
+            ping_interval=None,
+            open_timeout=timeout_s,
+            close_timeout=_CLOSE_S,
+            **options,
+        )
+    except InvalidStatus as error:
+        raise _judge(address, error, known) from error
+    except ConnectionRefusedError as error:
+        raise NotConnected("connection refused", refused=True) from error
+    except asyncio.TimeoutError as error:  # noqa: UP041 - another class before 3.11
+        raise NotConnected(f"no answer within {timeout_s:g} s") from error
+    except ssl.SSLCertVerificationError as error:
+        raise NotConnected(f"its certificate is not trusted: {error.verify_message}") from error
+    except (OSError, EOFError, InvalidHandshake, WebSocketException) as error:
+        raise NotConnected(str(error) or type(error).__name__) from error
+
+
+async def _connect(address: Address) -> socket.socket:
+    """A TCP connection; ConnectionRefusedError only when every address of the host refuses."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    failure: Optional[OSError] = None
+    for family, kind, number, _, place in found:
+        link = socket.socket(family, kind, number)
+        link.setblocking(False)
+        try:
+            await loop.sock_connect(link, place)
+        except ConnectionRefusedError as error:
+            link.close()
+            failure = failure or error
+        except OSError as error:
+            link.close()
+            failure = error
+        except asyncio.CancelledError:
+            link.close()
+            raise
+        else:
+            return link
+    raise failure or OSError(f"{address.host} has no address")
+
+
+def _judge(address: Address, error: InvalidStatus, known: bool) -> Exception:
+    status = error.response.status_code
+    if status in _FINAL:
+        return DialRefused(_sentence(error) or _FINAL[status])
+    if status in _NOT_FARHAND and not known:
+        return DialRefused(f"{address.text} is not a farhand server (it answered {status})")
+    return NotConnected(f"the server answered {status}")
+
+
+def _sentence(error: InvalidStatus) -> Optional[str]:
+    try:
+        problem = json.loads(error.response.body or b"")
+        return str(problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _proxied() -> bool:
+    return any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)

@@ -1,0 +1,270 @@
+"""Engines as the agent sees them: processes that execute one job at a time, kept warm between jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol
+
+from .channel import Channel
+from .environment import engine_environment
+from .output import LineReader
+from .state import StateDirectory
+from .warden import CHANNEL_FD
+from .warden_link import WardenLink
+
+JOBS_MAX = 100
+"""Jobs one engine executes before it is retired."""
+
+IDLE_S = 60.0
+"""How long an engine is kept warm without a job."""
+
+READY_S = 60.0
+"""How long an engine may take to begin, before any user code is loaded."""
+
+_QUIT_S = 5.0
+_READ_BYTES = 64 * 1024
+_DRAIN_BYTES_MAX = 4 * 1024 * 1024
+
+
+class Key(NamedTuple):
+    """What one engine is good for: jobs of the same bundle, runtime and kind of deadline."""
+
+    runtime: str
+    bundle: str
+    strict: bool
+
+
+class Ended(NamedTuple):
+    """How an engine's process ended. ``killed`` says who killed it, if it was farhand: deadline, asked."""
+
+    code: Optional[int]
+    signal: Optional[int]
+    killed: Optional[str]
+
+    @property
+    def text(self) -> str:
+        """The end in words."""
+        if self.signal is None:
+            return f"exit {self.code}"
+        oom = ", possibly out of memory" if self.signal == 9 and self.killed is None else ""
+        return f"signal {self.signal}{oom}"
+
+
+class Occupant(Protocol):
+    """What an engine reports to while it executes a job."""
+
+    def frame(self, header: Dict[str, Any]) -> None:
+        """A frame from the engine."""
+
+    def lines(self, lines: List[str]) -> None:
+        """Output of the engine's processes, outside of Python's own streams."""
+
+    def engine_ended(self, end: Ended) -> None:
+        """The process and everything it had started are gone."""
+
+
+class Engine:
+    """One engine process: its channel, its output pipe and whoever uses it now."""
+
+    def __init__(self, identity: str, key: Key) -> None:
+        self.id = identity
+        self.key = key
+        self.pid: Optional[int] = None
+        self.jobs = 0
+        self.end: Optional[Ended] = None
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.occupant: Optional[Occupant] = None
+        self.timer: Optional[asyncio.TimerHandle] = None
+        self._output = LineReader()
+        self._pipe = -1
+        self.channel = Channel(self._frame, lambda: None)
+
+    def attach_output(self, pipe: int) -> None:
+        """Read the engine's output from ``pipe`` from now on."""
+        self._pipe = pipe
+        os.set_blocking(pipe, False)
+        asyncio.get_running_loop().add_reader(pipe, self._read_output)
+
+    def drain_output(self) -> None:
+        """Read what is in the pipe now, and end the last line."""
+        total = 0
+        while total < _DRAIN_BYTES_MAX:
+            size = self._read_output()
+            if size == 0:
+                break
+            total += size
+        self._pass_on(self._output.close())
+
+    def finish(self, end: Ended) -> None:
+        """The process is gone: read the rest of its output and tell its occupant."""
+        self.end = end
+        self.drain_output()
+        self._close_pipe()
+        self.channel.close()
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.ready.done():
+            self.ready.set_result(None)
+        occupant, self.occupant = self.occupant, None
+        if occupant is not None:
+            occupant.engine_ended(end)
+
+    def _frame(self, header: Dict[str, Any]) -> None:
+        if header.get("type") == "ready":
+            if not self.ready.done():
+                self.ready.set_result(None)
+        elif self.occupant is not None:
+            self.occupant.frame(header)
+
+    def _read_output(self) -> int:
+        if self._pipe < 0:
+            return 0
+        try:
+            chunk = os.read(self._pipe, _READ_BYTES)
+        except BlockingIOError:
+            return 0
+        if not chunk:
+            self._close_pipe()
+            return 0
+        self._pass_on(self._output.feed(chunk))
+        return len(chunk)
+
+    def _pass_on(self, lines: List[str]) -> None:
+        if lines and self.occupant is not None:
+            self.occupant.lines(lines)
+
+    def _close_pipe(self) -> None:
+        if self._pipe >= 0:
+            asyncio.get_running_loop().remove_reader(self._pipe)
+            os.close(self._pipe)
+            self._pipe = -1
+
+
+class Pool:
+    """All engines of one agent. Those without a job stay warm for a while, the latest first in use."""
+
+    def __init__(self, state: StateDirectory, python: str, environ: Dict[str, str], idle_max: int) -> None:
+        self._state = state
+        self._python = python
+        self._environ = environ
+        self._idle_max = idle_max
+        self._count = 0
+        self._idle: List[Engine] = []
+        self.engines: Dict[str, Engine] = {}
+        self.warden: Optional[WardenLink] = None
+        self._handlers: Dict[str, Callable[[Engine, Dict[str, Any]], None]] = {
+            "spawned": self._spawned,
+            "exited": self._exited,
+        }
+
+    async def obtain(self, key: Key, runtime: Path, occupant: Occupant) -> Engine:
+        """An engine for ``key`` that is ready and reports to ``occupant``; look at its ``end``."""
+        engine = self._warm(key)
+        if engine is None:
+            engine = await self._spawn(key, runtime, occupant)
+            engine.timer = asyncio.get_running_loop().call_later(READY_S, self.kill, engine)
+            try:
+                await asyncio.shield(engine.ready)
+            except asyncio.CancelledError:
+                engine.occupant = None
+                self.kill(engine)
+                raise
+            engine.timer.cancel()
+        engine.occupant = occupant if engine.end is None else None
+        return engine
+
+    def release(self, engine: Engine, retire: bool) -> None:
+        """A job is done: keep the engine warm, or let it end."""
+        engine.occupant = None
+        engine.jobs += 1
+        if engine.end is not None:
+            return
+        if retire or engine.jobs >= JOBS_MAX:
+            self._retire(engine)
+            return
+        self._idle.append(engine)
+        engine.timer = asyncio.get_running_loop().call_later(IDLE_S, self._retire, engine)
+        while len(self._idle) > self._idle_max:
+            self._retire(self._idle[0])
+
+    def kill(self, engine: Engine) -> None:
+        """Kill the engine's whole tree; its occupant hears of the end."""
+        if self.warden is not None and engine.end is None:
+            self.warden.kill(engine.id)
+
+    def terminate(self, engine: Engine) -> None:
+        """Send SIGTERM to the engine's group."""
+        if self.warden is not None and engine.end is None:
+            self.warden.terminate(engine.id)
+
+    def kill_all(self) -> None:
+        """Kill every engine."""
+        for engine in list(self.engines.values()):
+            self.kill(engine)
+
+    def warden_message(self, message: Dict[str, Any]) -> None:
+        """What the warden reports of an engine."""
+        engine = self.engines.get(message["engine"])
+        if engine is not None:
+            self._handlers[message["is"]](engine, message)
+
+    def warden_ended(self) -> None:
+        """The warden is gone, and with it every engine."""
+        for engine in list(self.engines.values()):
+            self._gone(engine, Ended(None, 9, "warden"))
+
+    # ------------------------------------------------------------ inside
+
+    def _warm(self, key: Key) -> Optional[Engine]:
+        for engine in reversed(self._idle):
+            if engine.key == key and engine.end is None:
+                self._idle.remove(engine)
+                if engine.timer is not None:
+                    engine.timer.cancel()
+                return engine
+        return None
+
+    async def _spawn(self, key: Key, runtime: Path, occupant: Occupant) -> Engine:
+        self._count += 1
+        engine = Engine(self._state.engine_id(self._count), key)
+        engine.occupant = occupant
+        self.engines[engine.id] = engine
+        near, far = socket.socketpair()
+        near.setblocking(False)
+        output, output_far = os.pipe()
+        engine.attach_output(output)
+        await asyncio.get_running_loop().create_unix_connection(lambda: engine.channel, sock=near)
+        program = runtime / "farhand" / "sdk" / "engine.py"
+        argv = [self._python, "-I", "-S", str(program), "--fd", str(CHANNEL_FD)]
+        environ = engine_environment(self._environ, engine.id)
+        if self.warden is None:
+            os.close(far.detach())
+            os.close(output_far)
+            self._gone(engine, Ended(None, 9, "warden"))
+        else:
+            scratch = str(self._state.scratch)
+            self.warden.spawn(engine.id, argv, environ, scratch, key.strict, [far.detach(), output_far])
+        return engine
+
+    def _retire(self, engine: Engine) -> None:
+        if engine in self._idle:
+            self._idle.remove(engine)
+        if engine.timer is not None:
+            engine.timer.cancel()
+        engine.channel.send("quit")
+        engine.timer = asyncio.get_running_loop().call_later(_QUIT_S, self.kill, engine)
+
+    def _spawned(self, engine: Engine, message: Dict[str, Any]) -> None:
+        engine.pid = message["pid"]
+
+    def _exited(self, engine: Engine, message: Dict[str, Any]) -> None:
+        self._gone(engine, Ended(message.get("code"), message.get("signal"), message["killed"]))
+
+    def _gone(self, engine: Engine, end: Ended) -> None:
+        self.engines.pop(engine.id, None)
+        if engine in self._idle:
+            self._idle.remove(engine)
+        engine.finish(end)

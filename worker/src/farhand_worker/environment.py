@@ -1,0 +1,50 @@
+"""The environment of user code: the worker's own, less what looks like a credential."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Dict, List, Mapping, Tuple
+
+from .protocol import ENGINE_ID_VARIABLE
+
+CREDENTIALS = (
+    "*TOKEN*",
+    "*SECRET*",
+    "*PASSWORD*",
+    "*PASSWD*",
+    "*_KEY",
+    "*CREDENTIAL*",
+    "DATABASE_URL*",
+    "*_DSN",
+    "SSH_AUTH_SOCK",
+    "KUBECONFIG",
+)
+"""Names that look like credentials."""
+
+HARMLESS = ("TOKENIZERS_PARALLELISM", "*_MAX_TOKENS", "*_TOKENS_MAX", "*TOKENIZER*")
+"""Names that only look like them."""
+
+_OWN = "FARHAND_*"
+
+
+def user_environment(environ: Mapping[str, str]) -> Tuple[Dict[str, str], List[str]]:
+    """What user code gets of ``environ``, and the sorted names it does not get."""
+    kept: Dict[str, str] = {}
+    withheld: List[str] = []
+    for name, value in environ.items():
+        if _matches(name, (_OWN,)):
+            continue
+        if _matches(name, CREDENTIALS) and not _matches(name, HARMLESS):
+            withheld.append(name)
+        else:
+            kept[name] = value
+    return kept, sorted(withheld)
+
+
+def engine_environment(base: Mapping[str, str], engine: str) -> Dict[str, str]:
+    """``base`` with what every engine gets: its id, and output that is not held back."""
+    return {**base, ENGINE_ID_VARIABLE: engine, "PYTHONUNBUFFERED": "1"}
+
+
+def _matches(name: str, patterns: Tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in patterns)

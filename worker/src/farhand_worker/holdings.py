@@ -1,0 +1,294 @@
+"""What a worker holds for its server: attempts that run, reports that are not recorded yet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from pathlib import Path
+from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type
+
+from .cache import Cache
+from .clock import wall_now
+from .engines import Pool
+from .jobs import Attempt
+from .protocol import (
+    Accepted,
+    Ack,
+    Assign,
+    Cancel,
+    Exit,
+    Fenced,
+    Outcome,
+    ProtocolViolation,
+    Reply,
+    Times,
+    encode_events,
+)
+from .reports import Reports, leftovers
+from .session import Session
+from .state import StateDirectory
+from .transfer import TransferFailed
+
+_UPLOAD_AGAIN_S = 5.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_log = logging.getLogger("farhand.worker")
+
+JobKey = Tuple[str, int]
+
+
+class Holdings:
+    """Every (job, lease) this worker answers for, and the server's messages about them.
+
+    An attempt is held until the server has recorded its last report, or has fenced it. ``settled`` is
+    called whenever one is let go; ``background`` runs
+    a coroutine beside everything else.
+    """
+
+    def __init__(
+        self,
+        state: StateDirectory,
+        cache: Cache,
+        pool: Pool,
+        cwd: Optional[Path],
+        settled: Callable[[], object],
+        background: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.state = state
+        self.cache = cache
+        self.pool = pool
+        self.cwd = cwd
+        self.times = Times()
+        self.runtime = ""
+        self.session: Optional[Session] = None
+        self._settled = settled
+        self._background = background
+        self._attempts: Dict[JobKey, Attempt] = {}
+        self._outbox: Dict[JobKey, Reports] = {}
+        self._turns: Deque[JobKey] = deque()
+        self._uploads: Set[Tuple[JobKey, str]] = set()
+        self.handlers: Dict[Type[Any], Callable[[Any], None]] = {
+            Assign: self._assign,
+            Cancel: self._cancel,
+            Ack: self._ack,
+            Reply: self._reply,
+            Outcome: self._outcome,
+            Fenced: self._fenced,
+        }
+
+    # ------------------------------------------------------------ what is held
+
+    def take_over(self) -> bool:
+        """Hold what an earlier agent left unsent; says whether there was anything."""
+        end = Exit(wall_now(), "crashed", "the agent ended and its engines with it")
+        for reports in leftovers(self.state.spool):
+            reports.reopen(end)
+            self._hold((reports.job, reports.lease), reports)
+        return bool(self._outbox)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing runs and nothing waits to be sent."""
+        return not self._outbox
+
+    @property
+    def running(self) -> List[Attempt]:
+        """The attempts whose engine has not ended."""
+        return [attempt for attempt in self._attempts.values() if not attempt.over.is_set()]
+
+    def hello_lines(self) -> List[Dict[str, Any]]:
+        """What `Hello` says is held."""
+        return [
+            reports.held(key not in self._attempts or self._attempts[key].ended)
+            for key, reports in self._outbox.items()
+        ]
+
+    def resume(self, lines: List[Dict[str, Any]]) -> None:
+        """Go on where the server's record of each held job ends."""
+        for line in lines:
+            key = (str(line["job"]), int(line["lease"]))
+            if key not in self._outbox:
+                continue
+            if line.get("fenced"):
+                self._fence(key, "the server has given it to another")
+                continue
+            self._outbox[key].rewind({str(k): int(v) for k, v in line["recorded"].items()})
+            self._let_go_if_settled(key)
+            attempt = self._attempts.get(key)
+            if attempt is not None:
+                attempt.ask_again()
+                if line.get("cancelling"):
+                    attempt.stop("cancelled")
+        self.wake()
+
+    def expire(self, strict_only: bool) -> None:
+        """The lease has run out: what runs under it is dead, or will be at once."""
+        for attempt in self.running:
+            if attempt.strict or not strict_only:
+                attempt.end_now("lease")
+
+    def close(self) -> None:
+        """Leave the rest for the next agent."""
+        for reports in self._outbox.values():
+            reports.close()
+
+    # ------------------------------------------------------------ what an attempt needs
+
+    def send(self, message: Any) -> None:
+        """Send a control message, if there is a session."""
+        if self.session is not None:
+            self.session.send(message)
+
+    def wake(self) -> None:
+        """There may be something to report."""
+        if self.session is not None:
+            self.session.wake()
+
+    def attempt_over(self, attempt: Attempt) -> None:
+        """The attempt has no engine any more; its reports are held until they are recorded."""
+        self._let_go_if_settled((attempt.assign.job, attempt.assign.lease))
+        self._settled()
+
+    # ------------------------------------------------------------ reporting
+
+    def next_report(self) -> Optional[str]:
+        """The next frame of reports: each held job in its turn."""
+        for _ in range(len(self._turns)):
+            key = self._turns[0]
+            self._turns.rotate(-1)
+            reports = self._outbox[key]
+            batch = reports.next()
+            for digest in reports.wanted:
+                self._upload(key, digest)
+            if batch is not None:
+                return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
+        return None
+
+    def _upload(self, key: JobKey, digest: str) -> None:
+        if (key, digest) not in self._uploads:
+            self._uploads.add((key, digest))
+            self._background(self._bring(key, digest))
+
+    async def _bring(self, key: JobKey, digest: str) -> None:
+        reports = self._outbox[key]
+        try:
+            while not reports.gone:
+                try:
+                    await self.cache.upload(digest, *key)
+                    reports.uploaded.add(digest)
+                    return
+                except TransferFailed as error:
+                    _log.warning("job %s: %s; trying again in %g s", key[0], error, _UPLOAD_AGAIN_S)
+                    await asyncio.sleep(min(_UPLOAD_AGAIN_S, self.times.heartbeat_s))
+                except FileNotFoundError:
+                    self._lost(key, reports)
+                    return
+        finally:
+            self._uploads.discard((key, digest))
+            self.wake()
+
+    def _lost(self, key: JobKey, reports: Reports) -> None:
+        _log.error("job %s: a value it had saved is no longer on this disk", key[0])
+        reports.forget_rest()
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.end_now("lost_value")
+
+    # ------------------------------------------------------------ what the server says
+
+    def _assign(self, message: Assign) -> None:
+        key = (message.job, message.lease)
+        if not _NAME.match(message.job):
+            raise ProtocolViolation(f"{message.job[:80]!r} is no id of a job")
+        known = self._outbox.get(key)
+        if known is not None:
+            self.send(Accepted(message.job, message.lease, known.started_at))
+            return
+        older = [attempt for attempt in self.running if attempt.assign.job == message.job]
+        for attempt in older:
+            self._fence((message.job, attempt.assign.lease), "it came again under a newer lease")
+        attempt = Attempt(self, message)
+        try:
+            attempt.reports.create()
+        except OSError as error:
+            _log.error("cannot accept job %s: %s", message.job, error)
+            return  # without an answer the server gives it to another
+        self._attempts[key] = attempt
+        self._hold(key, attempt.reports)
+        self.send(Accepted(message.job, message.lease))
+        _log.info("run %s (%s, lease %d)", message.job, message.flow, message.lease)
+        self._background(attempt.run(older))
+
+    def _cancel(self, message: Cancel) -> None:
+        attempt = self._attempts.get((message.job, message.lease))
+        if attempt is not None:
+            _log.info("cancel %s (%s)", message.job, message.reason)
+            attempt.stop(message.reason if message.reason == "timeout" else "cancelled")
+
+    def _ack(self, message: Ack) -> None:
+        if message.job is None or message.lease is None or message.source is None or message.seq is None:
+            raise ProtocolViolation("an acknowledgement of nothing")
+        key = (message.job, message.lease)
+        reports = self._outbox.get(key)
+        if reports is None:
+            return
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.recorded(message.source, message.seq)
+        else:
+            reports.acknowledge(message.source, message.seq)
+        self._let_go_if_settled(key)
+        self.wake()
+
+    def _reply(self, message: Reply) -> None:
+        attempt = self._attempts.get((message.job, message.lease))
+        if attempt is not None:
+            attempt.reply(message)
+
+    def _outcome(self, message: Outcome) -> None:
+        attempt = self._attempts.get((message.job, message.lease))
+        if attempt is not None:
+            attempt.outcome(message)
+
+    def _fenced(self, message: Fenced) -> None:
+        self._fence((message.job, message.lease), message.reason)
+
+    # ------------------------------------------------------------ inside
+
+    def _hold(self, key: JobKey, reports: Reports) -> None:
+        self._outbox[key] = reports
+        self._turns.append(key)
+
+    def _let_go_if_settled(self, key: JobKey) -> None:
+        reports = self._outbox.get(key)
+        attempt = self._attempts.get(key)
+        if reports is not None and reports.settled and (attempt is None or attempt.over.is_set()):
+            reports.delete()
+            self._let_go(key)
+
+    def _fence(self, key: JobKey, why: str) -> None:
+        reports = self._outbox.get(key)
+        if reports is None:
+            return
+        _log.warning("job %s is not ours any more: %s", key[0], why)
+        attempt = self._attempts.get(key)
+        if attempt is not None:
+            attempt.fence()
+        reports.delete()
+        self._let_go(key)
+
+    def _let_go(self, key: JobKey) -> None:
+        self._outbox.pop(key, None)
+        self._turns.remove(key)
+        attempt = self._attempts.get(key)
+        if attempt is not None and not attempt.over.is_set():
+            self._background(self._forget_when_over(key, attempt))
+        else:
+            self._attempts.pop(key, None)
+        self._settled()
+
+    async def _forget_when_over(self, key: JobKey, attempt: Attempt) -> None:
+        await attempt.over.wait()
+        self._attempts.pop(key, None)
+        self._settled()

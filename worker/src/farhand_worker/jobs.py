@@ -1,0 +1,348 @@
+"""One attempt of a job on this worker: from the hand-off to the end of its engine."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
+
+from .cache import Cache, NotFetched
+from .clock import wall_now
+from .engines import Ended, Engine, Key, Pool
+from .protocol import SPOOL_BYTES_MAX, Assign, Exit, Outcome, Reply, Request, Times
+from .reports import LOST_VALUE, Reports
+from .state import StateDirectory
+
+BELL_S = 0.05
+"""How long a bell may wait for more to report; an urgent one does not."""
+
+_TERM_SHARE = 0.2
+_TERM_S = 2.0
+_WRITE_AGAIN_S = 1.0
+
+_WORDS = {
+    "cancelled": "cancelled",
+    "stopped": "the worker stopped",
+    "timeout": "ran longer than its timeout of {timeout_s:g} s and did not end by itself",
+    "lease": "no server answered within the lease",
+    "warden": "the warden ended",
+    "lost_value": LOST_VALUE,
+}
+_REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
+
+
+class Host(Protocol):
+    """What an attempt needs of its agent."""
+
+    times: Times
+    runtime: str
+    state: StateDirectory
+    cache: Cache
+    pool: Pool
+    cwd: Optional[Path]
+
+    def send(self, message: Any) -> None:
+        """Send a control message, if there is a session."""
+
+    def wake(self) -> None:
+        """There is something new to report."""
+
+    def attempt_over(self, attempt: Attempt) -> None:
+        """The attempt has no engine any more."""
+
+
+class _Stop(NamedTuple):
+    reason: str
+    timers: List[asyncio.TimerHandle]
+
+
+class Attempt:
+    """Prepares, hands the job to an engine, listens to it, ends it when told to, and seals its reports."""
+
+    def __init__(self, host: Host, assign: Assign) -> None:
+        self.assign = assign
+        self.reports = Reports(host.state.spool, assign.job, assign.lease)
+        self.over = asyncio.Event()
+        self._host = host
+        self._loop = asyncio.get_running_loop()
+        self._engine: Optional[Engine] = None
+        self._ended: asyncio.Future[Optional[Ended]] = self._loop.create_future()
+        self._retire = False
+        self._stop: Optional[_Stop] = None
+        self._fate: Optional[str] = None
+        self._bell: Optional[asyncio.TimerHandle] = None
+        self._requests: Dict[str, Tuple[Any, Request]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: Optional[asyncio.Task[Engine]] = None
+        self._scratch = host.state.scratch / f"{assign.job}-{assign.lease}"
+        self._frames: Dict[str, Callable[[Dict[str, Any]], None]] = {
+            "bell": self._on_bell,
+            "done": self._on_done,
+            "request": self._on_request,
+        }
+        self._wanted: Dict[str, Callable[[Dict[str, Any]], None]] = {"blob": self._fetch_blob}
+
+    @property
+    def ended(self) -> bool:
+        """Whether no engine executes this any more, or none will in a moment."""
+        return self.over.is_set() or self._fate is not None
+
+    @property
+    def strict(self) -> bool:
+        """Whether an outage may not be ridden out."""
+        return self.assign.strict
+
+    # ------------------------------------------------------------ the life of it
+
+    async def run(self, predecessors: List[Attempt]) -> None:
+        """Everything from the hand-off to the seal; never raises."""
+        for older in predecessors:
+            await older.over.wait()
+        try:
+            if self._fate is None and self._stop is None:
+                self._preparing = asyncio.ensure_future(self._prepare())
+                engine = await self._preparing
+                end = await self._execute(engine)
+            else:
+                end = self._exit_before_start("")
+        except NotFetched as error:
+            end = self._exit_before_start(str(error))
+        except OSError as error:
+            end = self._exit_before_start(f"this worker cannot prepare it: {error}")
+        except asyncio.CancelledError:
+            end = self._exit_before_start("")
+        await self._seal(end)
+        for timer in self._stop.timers if self._stop else []:
+            timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        self.over.set()
+        self._host.attempt_over(self)
+
+    async def _prepare(self) -> Engine:
+        host, assign = self._host, self.assign
+        runtime = await host.cache.runtime(host.runtime)
+        self._bundle = await host.cache.bundle(assign.bundle)
+        if host.cwd is None:
+            self._scratch.mkdir(exist_ok=True)
+        engine = await host.pool.obtain(Key(host.runtime, assign.bundle, assign.strict), runtime, self)
+        if engine.end is not None:
+            raise NotFetched(f"the engine did not start: {engine.end.text}")
+        return engine
+
+    async def _execute(self, engine: Engine) -> Exit:
+        self._engine = engine
+        engine.channel.send("job", **self._job())
+        backstop = self._backstop()
+        end = await self._ended
+        if backstop is not None:
+            backstop.cancel()
+        if self._bell is not None:
+            self._bell.cancel()
+        self._engine = None
+        if end is None:
+            engine.drain_output()
+            self._host.pool.release(engine, self._retire or self._stop is not None)
+            return Exit(wall_now(), "crashed", "the engine ended the job without a result")
+        reason = self._fate or (self._stop.reason if self._stop else None) or end.killed
+        if reason == "deadline":
+            reason = "lease"
+        words = _WORDS.get(reason or "", end.text).format(timeout_s=self.assign.timeout_s or 0.0)
+        known = reason if reason in _WORDS else "crashed"
+        return Exit(wall_now(), _REASONS.get(str(known), str(known)), words, end.code, end.signal)
+
+    def _exit_before_start(self, why: str) -> Exit:
+        reason = self._fate or (self._stop.reason if self._stop else None)
+        if reason in _WORDS:
+            return Exit(wall_now(), _REASONS.get(str(reason), str(reason)), _WORDS[str(reason)])
+        return Exit(wall_now(), "not_started", why or "the hand-off was broken off")
+
+    async def _seal(self, end: Exit) -> None:
+        stopped = self._stop is not None and self._stop.reason == "stopped"
+        while not self.reports.gone:
+            try:
+                self.reports.seal(end, keep_result=not stopped)
+                break
+            except OSError:  # a full disk: without this line the job would never be seen to end
+                await asyncio.sleep(_WRITE_AGAIN_S)
+        self._host.wake()
+
+    def _job(self) -> Dict[str, Any]:
+        assign, host = self.assign, self._host
+        return {
+            "job": assign.job,
+            "lease": assign.lease,
+            "attempt": assign.attempt,
+            "run": assign.run,
+            "kind": assign.kind,
+            "flow": assign.flow,
+            "entry": assign.entry,
+            "args": assign.args,
+            "key": assign.key,
+            "bundle_dir": str(self._bundle),
+            "cwd": str(host.cwd or self._scratch),
+            "spool": str(self.reports.engine_path),
+            "blobs": str(host.state.blobs),
+            "kept": assign.kept,
+            "timeout_s": assign.timeout_s,
+            "grace_s": self._grace_s,
+            "settings": assign.settings,
+        }
+
+    # ------------------------------------------------------------ what ends it
+
+    @property
+    def _grace_s(self) -> float:
+        return float(self.assign.settings.get("grace_s") or self._host.times.grace_s)
+
+    def stop(self, reason: str) -> None:
+        """Cancel: an exception in user code now, SIGTERM to the group soon, SIGKILL after the grace."""
+        if self._stop is not None or self.over.is_set():
+            return
+        grace_s = self._grace_s
+        later = self._loop.call_later
+        self._stop = _Stop(
+            reason,
+            [later(min(_TERM_S, grace_s * _TERM_SHARE), self._terminate), later(grace_s, self._kill)],
+        )
+        if self._engine is not None:
+            self._engine.channel.send("cancel", reason=reason)
+        elif self._preparing is not None:
+            self._preparing.cancel()
+
+    def end_now(self, fate: str) -> None:
+        """Kill at once, without grace; ``fate`` is why."""
+        if not self.over.is_set():
+            self._fate = self._fate or fate
+            if self._engine is not None:
+                self._kill()
+            elif self._preparing is not None:
+                self._preparing.cancel()
+
+    def fence(self) -> None:
+        """The lease is not current: kill at once, and nothing of it is reported any more."""
+        self.reports.delete()
+        self.end_now("cancelled")
+
+    def _backstop(self) -> Optional[asyncio.TimerHandle]:
+        timeout_s = self.assign.timeout_s
+        if timeout_s is None:
+            return None
+        return self._loop.call_later(timeout_s + self._grace_s, self.end_now, "timeout")
+
+    def _terminate(self) -> None:
+        if self._engine is not None:
+            self._host.pool.terminate(self._engine)
+
+    def _kill(self) -> None:
+        if self._engine is not None:
+            self._host.pool.kill(self._engine)
+
+    # ------------------------------------------------------------ what the engine says
+
+    def frame(self, header: Dict[str, Any]) -> None:
+        """A frame from the engine; an unknown one is a newer engine's and is passed over."""
+        handler = self._frames.get(str(header.get("type")))
+        if handler is not None:
+            handler(header)
+
+    def lines(self, lines: List[str]) -> None:
+        """Output outside of Python's own streams."""
+        self.reports.log(lines)
+        self._host.wake()
+
+    def engine_ended(self, end: Ended) -> None:
+        """The engine is gone with all it had started."""
+        if not self._ended.done():
+            self._ended.set_result(end)
+
+    def _on_done(self, header: Dict[str, Any]) -> None:
+        self._retire = bool(header.get("retire"))
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _on_bell(self, header: Dict[str, Any]) -> None:
+        urgent = bool(header.get("urgent"))
+        if self._bell is not None:
+            if not urgent:
+                return
+            self._bell.cancel()
+            self._bell = None
+        if urgent:
+            self._look()
+        else:
+            self._bell = self._loop.call_later(BELL_S, self._look)
+
+    def _look(self) -> None:
+        self._bell = None
+        self._arm()
+        self._host.wake()
+
+    def _arm(self) -> None:
+        if self._engine is not None and not self.reports.gone:
+            read = self.reports.grow()
+            self._engine.channel.send("arm", read=read, acked=self.reports.acked_bytes)
+
+    def recorded(self, source: str, number: int) -> None:
+        """The server has recorded up to ``number``: an engine that waits for room may go on."""
+        before = self.reports.acked_bytes
+        if self.reports.acknowledge(source, number) and self._engine is not None:
+            full = self.reports.grow() - before > SPOOL_BYTES_MAX // 2
+            if full:
+                self._arm()
+
+    # ------------------------------------------------------------ what the engine asks for
+
+    def _on_request(self, header: Dict[str, Any]) -> None:
+        kind = str(header.get("kind"))
+        handler = self._wanted.get(kind, self._ask_server)
+        handler(header)
+
+    def _ask_server(self, header: Dict[str, Any]) -> None:
+        identity = str(header["id"])
+        request = Request(
+            identity, self.assign.job, self.assign.lease, str(header["kind"]), header.get("args") or {}
+        )
+        self._requests[identity] = (header["id"], request)
+        self._host.send(request)
+
+    def _fetch_blob(self, header: Dict[str, Any]) -> None:
+        task = asyncio.ensure_future(
+            self._answer_blob(header["id"], str((header.get("args") or {})["digest"]))
+        )
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer_blob(self, identity: Any, digest: str) -> None:
+        try:
+            path = await self._host.cache.blob(digest)
+        except NotFetched as error:
+            self._reply(identity, error=str(error))
+        else:
+            self._reply(identity, body={"path": str(path)})
+
+    def _reply(self, identity: Any, **answer: Any) -> None:
+        if self._engine is not None:
+            self._engine.channel.send("reply", id=identity, **answer)
+
+    def reply(self, message: Reply) -> None:
+        """The server's answer to a request of the engine."""
+        asked = self._requests.pop(message.id, None)
+        if asked is None:
+            return
+        if message.error is not None:
+            self._reply(asked[0], error=message.error)
+        else:
+            self._reply(asked[0], body=message.body or {})
+
+    def outcome(self, message: Outcome) -> None:
+        """A call that this job placed elsewhere has ended."""
+        if self._engine is not None:
+            self._engine.channel.send("outcome", key=message.key, body=message.body)
+
+    def ask_again(self) -> None:
+        """A new session: what was asked and not answered is asked again."""
+        for _, request in self._requests.values():
+            self._host.send(request)

@@ -1,0 +1,189 @@
+"""The reports of one attempt: its two spools, and the order in which the server gets them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, List, NamedTuple, Optional, Set
+
+from .clock import wall_now
+from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, Exit, Held, Log, as_dict
+from .spool import SpoolReader, SpoolWriter
+
+LOST_VALUE = "a value it had saved is no longer on this worker's disk"
+
+
+class Outgoing(NamedTuple):
+    """A batch to send: what `protocol.encode_events` needs."""
+
+    source: str
+    first: int
+    lines: List[str]
+
+
+class Reports:
+    """What one attempt has to say, from its first line to the acknowledgement of its last.
+
+    The server ends the attempt at its final event and believes nothing after it. So a final event goes
+    out only when the attempt has been sealed and everything else, of both sources, is on its way: the
+    engine's `Result` after the agent's lines, the agent's `Exit` after the engine's.
+    """
+
+    def __init__(self, directory: Path, job: str, lease: int) -> None:
+        self.job = job
+        self.lease = lease
+        stem = directory / f"{job}-{lease}"
+        self.engine_path = stem.with_name(stem.name + ".engine")
+        self._agent_path = stem.with_name(stem.name + ".agent")
+        self._record_path = stem.with_name(stem.name + ".json")
+        self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
+        self._writer = SpoolWriter(self._agent_path)
+        self._dropped = 0
+        self._started_at: Optional[float] = None
+        self.uploaded: Set[str] = set()
+        self.wanted: List[str] = []
+        self.sealed = False
+        self.gone = False
+
+    # ------------------------------------------------------------ writing
+
+    def create(self) -> None:
+        """Put the attempt on disk, so that the next agent knows of it whatever happens to this one."""
+        self._record_path.write_text(json.dumps({"job": self.job, "lease": self.lease}))
+        os.close(os.open(self.engine_path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+    def log(self, lines: List[str], stream: str = "stdout", level: str = "info") -> None:
+        """Add lines of output. When the spool or the disk is full they are dropped and counted."""
+        if self.sealed or self.gone or not lines:
+            return
+        at = wall_now()
+        reader = self._sources[AGENT]
+        if reader.size - reader.acked_offset > SPOOL_BYTES_MAX:
+            self._dropped += len(lines)
+            return
+        events = [(Log.kind, as_dict(Log(at, line, stream, level))) for line in lines]
+        if self._dropped:
+            text = f"{self._dropped} lines dropped here: they came faster than they could be sent or kept"
+            events.insert(0, (Log.kind, as_dict(Log(at, text, stream, "warning"))))
+        try:
+            reader.size = self._writer.write(events)
+            self._dropped = 0
+        except OSError:
+            self._dropped += len(lines)
+
+    def seal(self, end: Exit, keep_result: bool = True) -> None:
+        """Nothing more will be written: ``end`` is how it ended unless the engine has left a result.
+
+        With ``keep_result`` false only a completed result counts; user code that was told to stop for
+        the worker's sake has not been cancelled. Raises OSError when the end cannot be written.
+        """
+        engine = self._sources[ENGINE]
+        engine.grow()
+        final = engine.final()
+        if final is not None and not (keep_result or final[1][1].get("state") == "completed"):
+            engine.limit, final = final[0], None
+            engine.grow()
+        if final is None:
+            self._sources[AGENT].size = self._writer.write([(Exit.kind, as_dict(end))])
+        self.sealed = True
+
+    def reopen(self, end: Exit) -> None:
+        """Take over what an earlier agent left: ``end`` is how it ended if nobody has said so."""
+        agent = self._sources[AGENT]
+        agent.grow()
+        if agent.final() is None:
+            self.seal(end)
+            return
+        final = self._sources[ENGINE].final()
+        if final is not None:
+            self._sources[ENGINE].limit = final[0]
+        self._sources[ENGINE].grow()
+        self.sealed = True
+
+    # ------------------------------------------------------------ sending
+
+    def grow(self) -> int:
+        """Look how much the engine has written; its size in bytes."""
+        return self._sources[ENGINE].grow()
+
+    @property
+    def acked_bytes(self) -> int:
+        """How much of the engine's spool is recorded."""
+        return self._sources[ENGINE].acked_offset
+
+    @property
+    def started_at(self) -> Optional[float]:
+        """When user code began, as the engine's spool says."""
+        if self._started_at is None:
+            self._started_at = self._sources[ENGINE].started_at()
+        return self._started_at
+
+    def held(self, ended: bool) -> Dict[str, Any]:
+        """This attempt as a line of `Hello`."""
+        return as_dict(Held(self.job, self.lease, self.started_at, ended))
+
+    def next(self) -> Optional[Outgoing]:
+        """The next batch to send, which counts as sent from now on. ``wanted`` says what blocks it."""
+        self.wanted = []
+        if self.gone:
+            return None
+        for source, other in ((AGENT, ENGINE), (ENGINE, AGENT)):
+            reader = self._sources[source]
+            final = self.sealed and self._sources[other].drained
+            batch, missing = reader.next_batch(self.uploaded, final)
+            self.wanted.extend(missing)
+            if batch is not None:
+                reader.mark_sent(batch)
+                return Outgoing(source, batch.first, batch.lines)
+        return None
+
+    def acknowledge(self, source: str, number: int) -> bool:
+        """The server has recorded ``source`` up to ``number``; says whether that is news."""
+        reader = self._sources.get(source)
+        return reader is not None and reader.acknowledge(number)
+
+    def rewind(self, recorded: Dict[str, int]) -> None:
+        """A new session: go on after what the server has recorded."""
+        for source, reader in self._sources.items():
+            reader.grow()
+            reader.rewind(recorded.get(source, 0))
+
+    @property
+    def settled(self) -> bool:
+        """Whether the server has all of it, the end included."""
+        return self.sealed and all(reader.settled for reader in self._sources.values())
+
+    def forget_rest(self) -> None:
+        """A value the next line names is lost: of the engine's spool nothing more can be told."""
+        engine = self._sources[ENGINE]
+        engine.limit = engine.sent_offset
+        engine.grow()
+        if self.sealed:
+            self.sealed = False
+            self.seal(Exit(wall_now(), "crashed", LOST_VALUE))
+
+    def close(self) -> None:
+        """Let go of the files and leave them for the next agent."""
+        self.gone = True
+        self._writer.close()
+        for reader in self._sources.values():
+            reader.close()
+
+    def delete(self) -> None:
+        """The server has all of it, or will believe none of it."""
+        self.close()
+        for path in (self.engine_path, self._agent_path, self._record_path):
+            path.unlink(missing_ok=True)
+
+
+def leftovers(directory: Path) -> List[Reports]:
+    """The attempts that an earlier agent left in ``directory``."""
+    found: List[Reports] = []
+    for path in sorted(directory.glob("*.json")):
+        try:
+            record = json.loads(path.read_text())
+            found.append(Reports(directory, str(record["job"]), int(record["lease"])))
+        except (ValueError, KeyError):
+            path.unlink(missing_ok=True)  # torn before the job was accepted: nobody counts on it
+    return found

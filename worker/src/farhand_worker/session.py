@@ -1,0 +1,117 @@
+"""One websocket session, from its welcome to its end: who may send next, and whether the peer answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Callable, Deque, Dict, Optional
+
+from websockets.asyncio.client import ClientConnection
+from websockets.exceptions import ConnectionClosed
+
+from .clock import lease_now
+from .protocol import Bye, Heartbeat, ProtocolViolation, decode, encode
+
+_BEATS_UNANSWERED = 3
+
+
+class SessionOver(Exception):
+    """The session has ended; the message says why."""
+
+
+class Session:
+    """Sends control messages before reports, beats, and hands on what arrives.
+
+    ``reports`` gives the next frame of reports that may go, or None; ``receive`` gets each message.
+    """
+
+    def __init__(
+        self,
+        socket: ClientConnection,
+        heartbeat_s: float,
+        reports: Callable[[], Optional[str]],
+        receive: Callable[[Any], None],
+    ) -> None:
+        self._socket = socket
+        self._heartbeat_s = heartbeat_s
+        self._reports = reports
+        self._receive = receive
+        self._control: Deque[str] = deque()
+        self._wake = asyncio.Event()
+        self._beat = 0
+        self._unanswered: Dict[int, float] = {}
+        self._over: Optional[str] = None
+
+    def send(self, message: Any) -> None:
+        """Send a control message, before any report that has not gone yet."""
+        self._control.append(encode(message))
+        self._wake.set()
+
+    def wake(self) -> None:
+        """There may be something to report."""
+        self._wake.set()
+
+    def finish(self, why: str, bye: Optional[Bye] = None) -> None:
+        """End the session, after a goodbye if there is one."""
+        if bye is not None:
+            self._control.append(encode(bye))
+        self._over = why
+        self._wake.set()
+
+    def answered(self, number: int) -> Optional[float]:
+        """The server has answered a heartbeat; when that was sent, on the lease clock."""
+        sent_at = self._unanswered.get(number)
+        for earlier in [n for n in self._unanswered if n <= number]:
+            del self._unanswered[earlier]
+        return sent_at
+
+    async def run(self) -> None:
+        """Until the session is over; always raises `SessionOver` or `ProtocolViolation`."""
+        tasks = [asyncio.ensure_future(part()) for part in (self._send_all, self._receive_all, self._beat_on)]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        except ConnectionClosed as error:
+            raise SessionOver(_reason(error)) from error
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send_all(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while True:
+                text = self._control.popleft() if self._control else None
+                if text is None and self._over is not None:
+                    await self._socket.close()
+                    raise SessionOver(self._over)
+                text = text or self._reports()
+                if text is None:
+                    break
+                await self._socket.send(text)
+
+    async def _receive_all(self) -> None:
+        while True:
+            text = await self._socket.recv()
+            if isinstance(text, bytes):
+                raise ProtocolViolation("a binary frame")
+            self._receive(decode(text))
+
+    async def _beat_on(self) -> None:
+        while True:
+            self._beat += 1
+            self._unanswered[self._beat] = lease_now()
+            self.send(Heartbeat(self._beat))
+            await asyncio.sleep(self._heartbeat_s)
+            if len(self._unanswered) >= _BEATS_UNANSWERED:
+                raise SessionOver(f"no answer for {_BEATS_UNANSWERED * self._heartbeat_s:g} s")
+
+
+def _reason(error: ConnectionClosed) -> str:
+    frame = error.rcvd
+    if frame is not None and frame.reason:
+        return f"the server closed the session: {frame.reason}"
+    return "the server closed the session" if frame is not None else "the connection broke"

@@ -1,0 +1,234 @@
+"""Spools: the files that hold a job's reports until the server has recorded them.
+
+A spool is one line per event, numbered from 1. The engine writes its own; the agent writes one for what it
+knows itself (raw output, the end of the engine). Both are read here, in batches, from the file: nothing is
+kept in memory but where the sent and the recorded parts end. A last line without its newline is not there
+yet, or was torn by a kill; it is never sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import deque
+from pathlib import Path
+from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Tuple
+
+from .protocol import BATCH_BYTES, FINAL, dumps
+
+WINDOW = 4
+"""Batches of one source that may be on their way, unacknowledged."""
+
+_READ_BYTES = 2 * BATCH_BYTES
+_FINAL_HEADS = tuple(f'["{kind}"'.encode() for kind in FINAL)
+_STARTED_HEAD = b'["started"'
+
+
+class Batch(NamedTuple):
+    """Consecutive lines of one spool; the first has the number ``first``, the last ends at byte ``end``."""
+
+    first: int
+    lines: List[str]
+    end: int
+
+
+class SpoolReader:
+    """Reads one spool from where the server's record of it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.acked = 0
+        self.acked_offset = 0
+        self.sent = 0
+        self.sent_offset = 0
+        self.size = 0
+        self.limit: Optional[int] = None
+        self._marks: Deque[Tuple[int, int]] = deque()
+        self._fd: Optional[int] = None
+
+    def grow(self) -> int:
+        """Look how far the file goes now, and say so."""
+        try:
+            self.size = os.fstat(self._file()).st_size
+        except FileNotFoundError:
+            self.size = 0
+        if self.limit is not None:
+            self.size = min(self.size, self.limit)
+        return self.size
+
+    @property
+    def drained(self) -> bool:
+        """Whether every whole line seen by `grow` has been sent."""
+        return self.sent_offset >= self.size or not self._lines(self.sent_offset, 1)[0]
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything that was sent is recorded, and everything was sent."""
+        return self.acked == self.sent and self.drained
+
+    def next_batch(self, uploaded: AbstractSet[str], final: bool) -> Tuple[Optional[Batch], List[str]]:
+        """The next lines to send, or none and the digests that must be uploaded before.
+
+        A final event travels alone, and only when ``final`` says that its time has come.
+        """
+        if self.sent_offset >= self.size or len(self._marks) >= WINDOW:
+            return None, []
+        lines, offset = self._lines(self.sent_offset, BATCH_BYTES)
+        chosen: List[str] = []
+        for line in lines:
+            if line.startswith(_FINAL_HEADS) and (chosen or not final):
+                break
+            missing = [digest for digest in _digests(line) if digest not in uploaded]
+            if missing:
+                if not chosen:
+                    return None, missing
+                break
+            chosen.append(line.decode("utf-8", "replace"))
+            offset += len(line) + 1
+        if not chosen:
+            return None, []
+        return Batch(self.sent + 1, chosen, offset), []
+
+    def mark_sent(self, batch: Batch) -> None:
+        """The batch has gone out; the next one follows it."""
+        self.sent += len(batch.lines)
+        self.sent_offset = batch.end
+        self._marks.append((self.sent, batch.end))
+
+    def acknowledge(self, number: int) -> bool:
+        """Everything up to ``number`` is recorded; says whether that is news."""
+        before = self.acked
+        while self._marks and self._marks[0][0] <= number:
+            self.acked, self.acked_offset = self._marks.popleft()
+        return self.acked > before
+
+    def rewind(self, recorded: int) -> None:
+        """A new session: send again from the line after ``recorded``."""
+        self._marks.clear()
+        if recorded < self.acked:
+            self.acked = self.acked_offset = 0
+        while self.acked < recorded:
+            lines, offset = self._lines(self.acked_offset, BATCH_BYTES)
+            if not lines:
+                break
+            for line in lines[: recorded - self.acked]:
+                self.acked += 1
+                offset += len(line) + 1
+            self.acked_offset = offset
+        self.sent, self.sent_offset = self.acked, self.acked_offset
+
+    def count(self) -> int:
+        """How many whole lines the file holds."""
+        number = offset = 0
+        while True:
+            lines, _ = self._lines(offset, BATCH_BYTES)
+            if not lines:
+                return number
+            number += len(lines)
+            offset += sum(len(line) + 1 for line in lines)
+
+    def final(self) -> Optional[Tuple[int, List[Any]]]:
+        """The final event the file ends with and the byte it begins at, if it does."""
+        end = self.grow()
+        tail, start = b"", end
+        while start > 0 and tail.count(b"\n") < 3:
+            step = min(_READ_BYTES, start)
+            start -= step
+            tail = os.pread(self._file(), step, start) + tail
+        lines = tail.split(b"\n")[:-1]
+        if not lines or not lines[-1].startswith(_FINAL_HEADS):
+            return None
+        begin = start + sum(len(line) + 1 for line in lines[:-1])
+        return begin, json.loads(lines[-1])
+
+    def started_at(self) -> Optional[float]:
+        """When user code began, if this spool says so; it does in one of its first lines."""
+        for line in self._lines(0, BATCH_BYTES)[0]:
+            if line.startswith(_STARTED_HEAD):
+                return float(json.loads(line)[1]["at"])
+        return None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _file(self) -> int:
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self._fd
+
+    def _lines(self, offset: int, budget: int) -> Tuple[List[bytes], int]:
+        """Whole lines from ``offset`` on: at least one if there is one, up to about ``budget`` bytes."""
+        wanted = min(max(budget, 4096), _READ_BYTES)
+        try:
+            fd = self._file()
+        except FileNotFoundError:
+            return [], offset
+        while True:
+            length = wanted if self.limit is None else min(wanted, max(0, self.limit - offset))
+            chunk = os.pread(fd, length, offset) if length else b""
+            if b"\n" in chunk:
+                break
+            if len(chunk) < wanted:
+                return [], offset
+            wanted *= 4
+        lines = chunk[: chunk.rindex(b"\n")].split(b"\n")
+        taken, size = 0, 0
+        for line in lines:
+            size += len(line) + 1
+            if taken and size > budget:
+                break
+            taken += 1
+        return lines[:taken], offset
+
+
+class SpoolWriter:
+    """Appends the agent's own events. A line is in the file when the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: Optional[int] = None
+
+    def write(self, events: List[Tuple[str, Any]]) -> int:
+        """Append events of (kind, body) in one write; the file's size after it. Raises OSError."""
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            _cut_torn_line(self._fd)
+        text = "".join(dumps([kind, body]) + "\n" for kind, body in events).encode()
+        before = os.fstat(self._fd).st_size
+        try:
+            written = os.write(self._fd, text)
+            if written != len(text):
+                raise OSError(f"{self.path}: only {written} of {len(text)} bytes could be written")
+        except OSError:
+            os.ftruncate(self._fd, before)
+            raise
+        return before + written
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
+def _cut_torn_line(fd: int) -> None:
+    end = os.fstat(fd).st_size
+    while end > 0:
+        start = max(0, end - _READ_BYTES)
+        at = os.pread(fd, end - start, start).rfind(b"\n")
+        if at >= 0:
+            os.ftruncate(fd, start + at + 1)
+            return
+        end = start
+    os.ftruncate(fd, 0)
+
+
+def _digests(line: bytes) -> List[str]:
+    """The digests an event names. An event without them ends with its body, so it is not parsed."""
+    if not line.endswith(b"]]"):
+        return []
+    event = json.loads(line)
+    return [str(digest) for digest in event[2]] if len(event) > 2 else []

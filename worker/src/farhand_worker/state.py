@@ -1,0 +1,129 @@
+"""The state directory: everything a worker writes, its lock, and what an earlier agent left in it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import stat
+import time
+from pathlib import Path
+from typing import Optional, Set
+
+from .protocol import ENGINE_ID_VARIABLE
+from .warden import LINUX, kill_trees
+
+_SWEEP_S = 5.0
+
+
+class StateRefused(Exception):
+    """The state directory cannot be used; the message says why and what would help."""
+
+
+class StateDirectory:
+    """One agent's directory, locked for as long as the agent lives.
+
+    ``identity`` belongs to the directory and stays; ``instance`` is new with every agent. An engine's id
+    begins with the identity, so that what an earlier agent's engines left running is known by it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.instance = secrets.token_hex(8)
+        self.identity = ""
+        self.previous: Optional[str] = None
+        self._lock: Optional[int] = None
+
+    @property
+    def spool(self) -> Path:
+        """Where reports wait."""
+        return self.path / "spool"
+
+    @property
+    def scratch(self) -> Path:
+        """Where jobs have their working directories."""
+        return self.path / "scratch"
+
+    @property
+    def blobs(self) -> Path:
+        """Where values and files lie by digest."""
+        return self.path / "blobs"
+
+    def open(self) -> None:
+        """Make, check and lock the directory. Raises `StateRefused`."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(self.path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise StateRefused(f"{self.path} is not this user's directory; choose another with --state-dir")
+        os.chmod(self.path, 0o700)
+        self._take_lock()
+        for directory in (self.spool, self.scratch, self.blobs, self.path / "runtime", self.path / "bundles"):
+            directory.mkdir(exist_ok=True)
+        self.previous = _read(self.path / "instance")
+        self.identity = _read(self.path / "identity") or secrets.token_hex(6)
+        _write(self.path / "identity", self.identity)
+
+    def sweep(self) -> Optional[str]:
+        """Kill what the engines of earlier agents left running; the instance that is now surely gone."""
+        until = time.monotonic() + _SWEEP_S
+        while time.monotonic() < until:
+            left = carriers(self.identity + ".")
+            if not left:
+                break
+            kill_trees(left)
+            time.sleep(0.002)
+        _write(self.path / "instance", self.instance)
+        return self.previous
+
+    def engine_id(self, number: int) -> str:
+        """The id of this agent's ``number``-th engine."""
+        return f"{self.identity}.{self.instance}.{number}"
+
+    def close(self) -> None:
+        """Give the directory up to the next agent."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _take_lock(self) -> None:
+        fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            holder = os.pread(fd, 64, 0).decode().split()
+            os.close(fd)
+            who = f"the worker with process id {holder[0]}" if holder else "another worker"
+            raise StateRefused(f"{who} uses {self.path}; stop it, or choose another --state-dir") from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()} {self.instance}\n".encode(), 0)
+        self._lock = fd
+
+
+def carriers(prefix: str) -> Set[int]:
+    """The processes whose environment carries an engine id that begins with ``prefix``."""
+    if not LINUX:
+        return set()
+    mark = f"{ENGINE_ID_VARIABLE}={prefix}".encode()
+    found: Set[int] = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                environ = Path("/proc", name, "environ").read_bytes()
+            except OSError:
+                continue  # another user's process, or gone
+            if environ.startswith(mark) or b"\0" + mark in environ:
+                found.add(int(name))
+    return found
+
+
+def _read(path: Path) -> Optional[str]:
+    try:
+        return path.read_text().strip() or None
+    except FileNotFoundError:
+        return None
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text + "\n")
+    temporary.replace(path)

@@ -1,0 +1,122 @@
+"""Files to and from the server, by digest, over HTTP. Everything here blocks and runs in threads."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import ssl
+import tempfile
+from pathlib import Path
+from typing import Callable, Dict, Optional
+
+from . import __version__
+from .address import Address
+
+_CHUNK_BYTES = 256 * 1024
+_TIMEOUT_S = 30.0
+_OK = frozenset({200, 201, 204})
+
+
+class TransferFailed(Exception):
+    """A file did not come or go; ``final`` says that trying again would not help."""
+
+    def __init__(self, message: str, final: bool) -> None:
+        super().__init__(message)
+        self.final = final
+
+
+class Transfer:
+    """Gets and puts files. ``address`` may change between calls: a server can come back elsewhere."""
+
+    def __init__(self, token: str, address: Optional[Address] = None) -> None:
+        self._token = token
+        self._tls: Optional[ssl.SSLContext] = None
+        self.address = address
+
+    def tls(self) -> ssl.SSLContext:
+        """The one TLS context: the system's trust store, always verified."""
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def get(self, path: str, digest: str, target: Path) -> None:
+        """Download ``path`` to ``target``, whole and verified or not at all. Raises `TransferFailed`."""
+        self._exchange("GET", path, {}, None, lambda response: _receive(response, digest, target))
+
+    def put(self, digest: str, source: Path, headers: Dict[str, str]) -> None:
+        """Upload the file ``source`` under ``digest``. Raises `TransferFailed`, or OSError for the file."""
+        length = {"Content-Length": str(source.stat().st_size), "Content-Type": "application/octet-stream"}
+        path = f"/api/v1/artifacts/{digest}"
+        self._exchange("PUT", path, {**headers, **length}, source, lambda response: response.read())
+
+    def has(self, digest: str) -> bool:
+        """Whether the server holds ``digest``. Raises `TransferFailed` when it does not say."""
+        try:
+            self._exchange("HEAD", f"/api/v1/artifacts/{digest}", {}, None, lambda response: response.read())
+        except TransferFailed as error:
+            if error.final:
+                return False
+            raise
+        return True
+
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        headers: Dict[str, str],
+        source: Optional[Path],
+        consume: Callable[[http.client.HTTPResponse], object],
+    ) -> None:
+        connection = self._connection()
+        base = self.address.base if self.address else ""
+        every = {"Authorization": f"Bearer {self._token}", "User-Agent": f"farhand-worker/{__version__}"}
+        try:
+            if source is None:
+                connection.request(method, base + path, headers={**every, **headers})
+            else:
+                with source.open("rb") as body:
+                    connection.request(method, base + path, body, {**every, **headers})
+            response = connection.getresponse()
+            if response.status not in _OK:
+                final = 400 <= response.status < 500 and response.status not in (408, 425, 429)
+                raise TransferFailed(f"{method} {path}: the server answered {response.status}", final)
+            consume(response)
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, FileNotFoundError) and source is not None:
+                raise
+            raise TransferFailed(f"{method} {path}: {error or type(error).__name__}", False) from error
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        address = self.address
+        if address is None:
+            raise TransferFailed("no server is known yet", False)
+        if address.secure:
+            return http.client.HTTPSConnection(
+                address.host, address.port, timeout=_TIMEOUT_S, context=self.tls()
+            )
+        return http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
+
+
+def _receive(response: http.client.HTTPResponse, digest: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=target.parent, prefix=".arriving-")
+    try:
+        check = hashlib.sha256()
+        with os.fdopen(fd, "wb") as file:
+            while True:
+                chunk = response.read(_CHUNK_BYTES)
+                if not chunk:
+                    break
+                check.update(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        if f"sha256:{check.hexdigest()}" != digest:
+            raise TransferFailed(f"what arrived is not {digest}", False)
+        os.replace(name, target)
+    finally:
+        if os.path.exists(name):
+            os.unlink(name)

@@ -1,0 +1,421 @@
+"""The warden: the one process that starts engines and the one that kills them.
+
+It is a child of the agent, single-threaded, standard library only, and runs as a file of its own
+(``python -I -S -E warden.py --fd N``), so that it stays small and has nothing to get stuck in. The agent
+talks to it over a unix socket, one JSON object a line; descriptors for a new engine ride along.
+
+What it guarantees
+------------------
+- Every engine has a deadline on the clock that counts sleep. The agent moves it at each renewal of its
+  lease; when it passes, or when the agent's end of the socket closes, the engine's whole tree is killed
+  without grace. So it does not matter what becomes of the agent, frozen or dead.
+- An engine is its own session, dies with the warden (parent death signal) and adopts the orphans of its
+  descendants (subreaper). The warden adopts the orphans of dead engines, and kills them at once.
+- A kill stops the tree from the top until no new process appears, then kills all of it. What called
+  setsid or ignores SIGTERM is no exception.
+
+Agent → warden: ``spawn {engine, argv, env, cwd, strict}`` with two descriptors (channel, output),
+``deadlines {ordinary, strict, n}``, ``kill {engine}``, ``signal {engine, signal}``.
+Warden → agent: ``spawned {engine, pid}``, ``exited {engine, code | signal, killed}``, ``pong {n}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+
+LINUX = sys.platform.startswith("linux")
+CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+CHANNEL_FD = 3
+"""Where an engine finds its channel."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_CLOCK_BOOTTIME = 7
+_TFD_CLOEXEC = 0o2000000
+_TFD_NONBLOCK = 0o4000
+_TFD_TIMER_ABSTIME = 1
+_SETTLE_S = 0.5
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _TimerSpec(ctypes.Structure):
+    _fields_ = (
+        ("interval_s", ctypes.c_long),
+        ("interval_ns", ctypes.c_long),
+        ("value_s", ctypes.c_long),
+        ("value_ns", ctypes.c_long),
+    )
+
+
+# ---------------------------------------------------------------- processes
+
+
+def become_subreaper() -> None:
+    """Make this process the parent of every orphan among its descendants."""
+    if LINUX:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def parents() -> Dict[int, int]:
+    """The parent of every process, zombies included, by process id."""
+    if not LINUX:
+        with os.popen("ps -axo pid=,ppid=") as listing:  # pyright: ignore[reportDeprecated] - small
+            return {int(pid): int(parent) for pid, parent in (line.split() for line in listing)}
+    found: Dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    text = file.read()
+            except OSError:
+                continue
+            # The command comes in parentheses and may itself hold any of them.
+            found[int(name)] = int(text[text.rindex(b")") + 2 :].split(None, 2)[1])
+    return found
+
+
+def children_of(pid: int) -> Set[int]:
+    """The processes whose parent is ``pid``."""
+    return {child for child, parent in parents().items() if parent == pid}
+
+
+def kill_trees(roots: Iterable[int]) -> Set[int]:
+    """SIGKILL each root with all its descendants, and say which processes that were.
+
+    They are stopped first, from the top down, until a look around shows no new one: what is being
+    killed cannot outrun the kill by forking.
+    """
+    wanted = list(roots)
+    known: Set[int] = set()
+    while wanted:
+        fresh = [pid for pid in _top_down(wanted) if pid not in known]
+        if not fresh:
+            break
+        for pid in fresh:
+            _send(pid, signal.SIGSTOP)
+        known.update(fresh)
+    for pid in known:
+        _send(pid, signal.SIGKILL)
+    return known
+
+
+def _top_down(roots: List[int]) -> List[int]:
+    below: Dict[int, List[int]] = {}
+    for pid, parent in parents().items():
+        below.setdefault(parent, []).append(pid)
+    order = list(dict.fromkeys(roots))
+    seen = set(order)
+    for pid in order:
+        for child in below.get(pid, ()):
+            if child not in seen:
+                seen.add(child)
+                order.append(child)
+    return order
+
+
+def _send(pid: int, number: int) -> None:
+    # Gone already, or a set-user-id program that this user may not signal: nothing can be done.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+# ---------------------------------------------------------------- the program
+
+
+class Child:
+    """One engine: its process, the deadline it obeys, and why it was killed, if it was."""
+
+    def __init__(self, engine: str, pid: int, strict: bool) -> None:
+        self.engine = engine
+        self.pid = pid
+        self.strict = strict
+        self.killed: Optional[str] = None
+
+
+class Warden:
+    """Waits for the agent, the clock and its children, in one thread and one poll."""
+
+    def __init__(self, control: socket.socket) -> None:
+        control.setblocking(False)
+        self._control = control
+        self._incoming = b""
+        self._outgoing = b""
+        self._fds: List[int] = []
+        self._children: Dict[int, Child] = {}
+        self._ordinary = self._strict = 0.0
+        self._agent_gone = False
+        self._timer = _timer()
+        self._wake, wake = socket.socketpair()
+        self._wake.setblocking(False)
+        wake.setblocking(False)
+        self._wake_writer = wake
+        signal.signal(signal.SIGCHLD, _wake_up)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        self._handlers: Dict[str, Callable[[Dict[str, Any]], None]] = {
+            "spawn": self._spawn,
+            "deadlines": self._deadlines,
+            "kill": self._kill,
+            "signal": self._signal,
+        }
+
+    def run(self) -> None:
+        """Serve until the agent's end closes; then nothing it had started is left."""
+        while not self._agent_gone:
+            self._wait()
+            self._enforce()
+            self._reap()
+        self._end_all()
+
+    def _wait(self) -> None:
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN | (select.POLLOUT if self._outgoing else 0))
+        poll.register(self._wake, select.POLLIN)
+        if self._timer is not None:
+            poll.register(self._timer, select.POLLIN)
+        for fd, events in poll.poll(self._poll_ms()):
+            if fd == self._control.fileno():
+                if events & select.POLLOUT:
+                    self._flush()
+                if events & ~select.POLLOUT:
+                    self._receive()
+            elif fd == self._wake.fileno():
+                _drain(self._wake)
+            elif self._timer is not None:
+                os.read(self._timer, 8)
+
+    def _poll_ms(self) -> Optional[float]:
+        following = self._next_deadline()
+        if self._timer is not None or following is None:
+            return None
+        return max(0.0, following - time.clock_gettime(CLOCK)) * 1000 + 1
+
+    # ------------------------------------------------------------ what the agent asks for
+
+    def _receive(self) -> None:
+        try:
+            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+            text, fds, _, _ = socket.recv_fds(self._control, 65536, 64, flags)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            text, fds = b"", []
+        self._fds.extend(fds)
+        if not text:
+            self._agent_gone = True
+            return
+        *lines, self._incoming = (self._incoming + text).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self._handlers[message["do"]](message)
+
+    def _spawn(self, message: Dict[str, Any]) -> None:
+        channel, output = self._fds.pop(0), self._fds.pop(0)
+        engine, strict = message["engine"], bool(message["strict"])
+        try:
+            if time.clock_gettime(CLOCK) >= (self._strict if strict else self._ordinary):
+                self._tell({"is": "exited", "engine": engine, "signal": 9, "killed": "deadline"})
+                return
+            warden = os.getpid()
+            pid = os.fork()
+            if pid == 0:
+                _become_engine(message, warden, channel, output)
+            self._children[pid] = Child(engine, pid, strict)
+            self._arm()
+            self._tell({"is": "spawned", "engine": engine, "pid": pid})
+        except OSError as error:
+            self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": str(error)})
+        finally:
+            os.close(channel)
+            os.close(output)
+
+    def _deadlines(self, message: Dict[str, Any]) -> None:
+        self._enforce()  # a deadline that has passed is not moved any more
+        self._ordinary, self._strict = message["ordinary"], message["strict"]
+        self._arm()
+        self._tell({"is": "pong", "n": message["n"]})
+
+    def _kill(self, message: Dict[str, Any]) -> None:
+        self._kill_children([c for c in self._children.values() if c.engine == message["engine"]], "asked")
+
+    def _signal(self, message: Dict[str, Any]) -> None:
+        for child in self._children.values():
+            if child.engine == message["engine"]:
+                # It may be ending, or not in its own group yet.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, message["signal"])
+
+    # ------------------------------------------------------------ what the clock asks for
+
+    def _next_deadline(self) -> Optional[float]:
+        alive = [c for c in self._children.values() if c.killed is None]
+        return min((self._deadline(child) for child in alive), default=None)
+
+    def _deadline(self, child: Child) -> float:
+        return self._strict if child.strict else self._ordinary
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            return
+        following = self._next_deadline() or 0.0  # zero disarms
+        spec = _TimerSpec(0, 0, int(following), int(following % 1 * 1e9))
+        _LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
+
+    def _enforce(self) -> None:
+        now = time.clock_gettime(CLOCK)
+        due = [c for c in self._children.values() if c.killed is None and self._deadline(c) <= now]
+        self._kill_children(due, "deadline")
+
+    def _kill_children(self, children: List[Child], why: str) -> None:
+        if not children:
+            return
+        for child in children:
+            child.killed = child.killed or why
+        kill_trees([child.pid for child in children])
+        self._arm()
+
+    # ------------------------------------------------------------ what has ended
+
+    def _reap(self) -> None:
+        ended: List[Dict[str, Any]] = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            child = self._children.pop(pid, None)
+            if child is not None:
+                ended.append({"is": "exited", "engine": child.engine, "killed": child.killed, **_end(status)})
+        if not ended:
+            return
+        self._kill_orphans()  # before saying so: what an engine started ends with it
+        self._arm()
+        for report in ended:
+            self._tell(report)
+
+    def _kill_orphans(self) -> None:
+        killed: Set[int] = set()
+        while True:
+            fresh = children_of(os.getpid()) - set(self._children) - killed
+            if not fresh:
+                break
+            killed |= kill_trees(fresh)
+        until = time.monotonic() + _SETTLE_S
+        while killed and time.monotonic() < until:
+            killed = {pid for pid in killed if not collect(pid)}
+            if killed:
+                time.sleep(0.001)
+
+    def _end_all(self) -> None:
+        kill_trees(self._children)
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                kill_trees(children_of(os.getpid()))
+                time.sleep(0.002)
+
+    # ------------------------------------------------------------ answers
+
+    def _tell(self, message: Dict[str, Any]) -> None:
+        self._outgoing += json.dumps(message).encode() + b"\n"
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what the socket takes. Never waits: a stopped agent must not stop its warden."""
+        try:
+            sent = self._control.send(self._outgoing)
+        except BlockingIOError:
+            return
+        except ConnectionError:
+            self._agent_gone = True
+            return
+        self._outgoing = self._outgoing[sent:]
+
+
+def _become_engine(message: Dict[str, Any], warden: int, channel: int, output: int) -> None:
+    """Between fork and exec: what makes an engine an engine, whatever its program does."""
+    try:
+        os.setsid()
+        if LINUX:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        if os.getppid() != warden:
+            os._exit(125)  # the warden ended before the death signal was set
+        channel = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, 10)
+        output = fcntl.fcntl(output, fcntl.F_DUPFD_CLOEXEC, 10)
+        null = fcntl.fcntl(os.open(os.devnull, os.O_RDONLY), fcntl.F_DUPFD_CLOEXEC, 10)
+        for source, target in ((null, 0), (output, 1), (output, 2), (channel, CHANNEL_FD)):
+            os.dup2(source, target)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(message["cwd"])
+        os.execve(message["argv"][0], message["argv"], message["env"])
+    except BaseException as error:  # noqa: BLE001 - nothing may return into the warden's code
+        os.write(2, f"cannot start {message['argv'][0]}: {error}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _wake_up(number: int, frame: object) -> None:
+    """Does nothing: that the signal came is what the wake-up descriptor says."""
+
+
+def _timer() -> Optional[int]:
+    if not LINUX:
+        return None
+    fd = _LIBC.timerfd_create(_CLOCK_BOOTTIME, _TFD_CLOEXEC | _TFD_NONBLOCK)
+    return fd if fd >= 0 else None
+
+
+def _end(status: int) -> Dict[str, int]:
+    if os.WIFSIGNALED(status):
+        return {"signal": os.WTERMSIG(status)}
+    return {"code": os.WEXITSTATUS(status)}
+
+
+def collect(pid: int) -> bool:
+    """Take the end of a dead child off the process table; whether it is gone."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return pid not in parents()
+
+
+def _drain(source: socket.socket) -> None:
+    try:
+        while source.recv(4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def main() -> None:
+    """Run as the agent's child, with the control socket at ``--fd``."""
+    parser = argparse.ArgumentParser(prog="warden")
+    parser.add_argument("--fd", type=int, required=True)
+    control = socket.socket(fileno=parser.parse_args().fd)
+    control.set_inheritable(False)
+    become_subreaper()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its agent and not before
+    Warden(control).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The agent's handle of its warden: starts it, talks to it, and notices when it is silent or gone."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import json
+import os
+import pkgutil
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Tuple
+
+from . import warden
+
+_SETTLE_S = 5.0
+
+
+class WardenLink:
+    """One warden process. ``on_message`` gets what it reports, ``on_end`` (why) is called once."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        environ: Mapping[str, str],
+        on_message: Callable[[Dict[str, Any]], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._state_dir = state_dir
+        self._environ = environ
+        self._on_message = on_message
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._incoming = b""
+        self._outgoing: Deque[Tuple[bytes, List[int]]] = deque()
+        self._number = 0
+        self._answered = 0
+        self._ended = False
+        self.margin_s = 3.0
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The warden's process id."""
+        return self._process.pid
+
+    def _start(self) -> None:
+        self._socket, other = socket.socketpair()
+        self._socket.setblocking(False)
+        command = [
+            sys.executable,
+            "-I",
+            "-S",
+            "-E",
+            str(program(self._state_dir)),
+            "--fd",
+            str(other.fileno()),
+        ]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[other.fileno()],
+            env=dict(self._environ),
+            start_new_session=True,
+        )
+        other.close()
+        self._loop.add_reader(self._socket, self._read)
+
+    # ------------------------------------------------------------ orders
+
+    def spawn(
+        self, engine: str, argv: List[str], env: Dict[str, str], cwd: str, strict: bool, fds: List[int]
+    ) -> None:
+        """Start an engine on the descriptors (channel, output), which are closed here."""
+        order = {"do": "spawn", "engine": engine, "argv": argv, "env": env, "cwd": cwd, "strict": strict}
+        self._order(order, fds)
+
+    def deadlines(self, ordinary: float, strict: float) -> None:
+        """Move the deadlines; the warden must answer within ``margin_s`` or is killed."""
+        self._number += 1
+        number = self._number
+        self._order({"do": "deadlines", "ordinary": ordinary, "strict": strict, "n": number})
+        self._loop.call_later(self.margin_s, self._check, number)
+
+    def kill(self, engine: str) -> None:
+        """Kill an engine's whole tree."""
+        self._order({"do": "kill", "engine": engine})
+
+    def terminate(self, engine: str) -> None:
+        """Send SIGTERM to an engine's process group."""
+        self._order({"do": "signal", "engine": engine, "signal": int(signal.SIGTERM)})
+
+    def close(self) -> None:
+        """End the warden, which ends all engines."""
+        if not self._ended:
+            self._ended = True
+            self._let_go()
+            self._process.wait()
+
+    # ------------------------------------------------------------ the socket
+
+    def _order(self, message: Dict[str, Any], fds: Optional[List[int]] = None) -> None:
+        if self._ended:
+            for fd in fds or []:
+                os.close(fd)
+            return
+        self._outgoing.append((json.dumps(message).encode() + b"\n", fds or []))
+        self._write()
+
+    def _write(self) -> None:
+        while self._outgoing:
+            text, fds = self._outgoing.popleft()
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+            try:
+                sent = self._socket.sendmsg([text], rights)
+            except BlockingIOError:
+                self._outgoing.appendleft((text, fds))
+                self._loop.add_writer(self._socket, self._write)
+                return
+            except OSError:
+                self._outgoing.appendleft((text, fds))
+                self._loop.call_soon(self._end, "the warden ended")
+                return
+            for fd in fds:
+                os.close(fd)
+            if sent < len(text):
+                self._outgoing.appendleft((text[sent:], []))
+        self._loop.remove_writer(self._socket)
+
+    def _read(self) -> None:
+        try:
+            chunk = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self._end("the warden ended")
+            return
+        *lines, self._incoming = (self._incoming + chunk).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            if message["is"] == "pong":
+                self._answered = message["n"]
+            else:
+                self._on_message(message)
+
+    def _check(self, number: int) -> None:
+        if self._answered < number:
+            self._end("the warden did not answer")
+
+    def _end(self, why: str) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        self._process.kill()
+        self._process.wait()
+        self._let_go()
+        self._on_end(why)
+
+    def _let_go(self) -> None:
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
+        for _, fds in self._outgoing:
+            for fd in fds:
+                os.close(fd)
+        self._outgoing.clear()
+
+
+async def kill_inherited(spared: set[int]) -> None:
+    """Kill and collect what fell to this process when its warden died; ``spared`` are its own children."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _SETTLE_S
+    while loop.time() < until:
+        inherited = warden.children_of(os.getpid()) - spared
+        if not inherited:
+            return
+        warden.kill_trees(inherited)
+        for pid in inherited:
+            warden.collect(pid)
+        await asyncio.sleep(0.002)
+
+
+def program(state_dir: Path) -> Path:
+    """The warden as a file; out of a zip it is written to the state directory first."""
+    path = Path(warden.__file__)
+    if path.is_file():
+        return path
+    source = pkgutil.get_data(__package__ or "farhand_worker", "warden.py")
+    copy = state_dir / "warden.py"
+    copy.write_bytes(source or b"")
+    return copy
