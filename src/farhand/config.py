@@ -44,6 +44,13 @@ def _count(value: Any) -> int:
     return count
 
 
+def _some_seconds(value: Any) -> float:
+    duration_s = seconds(value)
+    if duration_s <= 0:
+        raise ValueError("is no time at all; give more than 0 seconds")
+    return duration_s
+
+
 def _base_path(value: Any) -> str:
     path = str(value).strip("/")
     return f"/{path}" if path else ""
@@ -66,12 +73,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("parallel", _cores(), _count, "Slots of the server's own processors; default: one a core."),
     Setting("base_path", "", _base_path, "The path under which a proxy publishes the server."),
     Setting("public_host", "", str, "Another host name by which the server is reached, for the Host check."),
-    Setting("heartbeat_s", _TIMES.heartbeat_s, seconds, "How often a worker says that it is there."),
-    Setting("lease_s", _TIMES.lease_s, seconds, "How long an attempt may run unheard of."),
+    Setting("heartbeat_s", _TIMES.heartbeat_s, _some_seconds, "How often a worker says that it is there."),
+    Setting("lease_s", _TIMES.lease_s, _some_seconds, "How long an attempt may run unheard of."),
     Setting("margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease."),
     Setting("reattach_s", _TIMES.reattach_s, seconds, "How long a started server waits for its workers."),
     Setting("outage_s", _TIMES.outage_s, seconds, "How long workers ride out a server that is down."),
-    Setting("handoff_s", _TIMES.handoff_s, seconds, "How long a worker may take to accept a job."),
+    Setting("handoff_s", _TIMES.handoff_s, _some_seconds, "How long a worker may take to accept a job."),
     Setting("grace_s", _TIMES.grace_s, seconds, "How long cancelled work has before it is killed."),
     Setting("lost_s", _TIMES.lost_s, seconds, "How long a closed socket is taken for a blip."),
 )
@@ -119,6 +126,8 @@ def load(
             raise Usage(f"{setting.name} from {source}: {raw!r} {error}") from error
         sources[setting.name] = source
     times = Times(**{name: values.pop(name) for name in list(values) if name.endswith("_s")})
+    if times.lease_s <= times.heartbeat_s:
+        raise Usage(f"lease_s ({times.lease_s:g}) must be longer than heartbeat_s ({times.heartbeat_s:g})")
     return Config(times=times, root=root, sources=sources, **values)
 
 
@@ -127,9 +136,11 @@ def _read_toml(root: Path | None) -> dict[str, Any]:
     if path is None or not path.exists():
         return {}
     try:
-        server: dict[str, Any] = tomllib.loads(path.read_text()).get("server", {})
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        server: Any = tomllib.loads(path.read_text(encoding="utf-8")).get("server", {})
+    except (OSError, ValueError) as error:
         raise Usage(f"{path} cannot be read: {error}") from error
+    if not isinstance(server, dict):
+        raise Usage(f"{path} has no table [server], but server = {server!r}")
     unknown = sorted(set(server) - set(_BY_NAME))
     if unknown:
         raise Usage(f"{path} has unknown settings under [server]: {', '.join(unknown)}")

@@ -211,7 +211,7 @@ def _after_crash(standing: Standing, ending: Ending) -> Verdict:
 
 def _after_handoff(standing: Standing, ending: Ending) -> Verdict:
     """Nobody's fault: queued again at no cost, slower each time user code does not even begin."""
-    failed = 0 if standing.started else standing.handoffs_failed + 1
+    failed = standing.handoffs_failed + 1
     delay_s = 0.0 if failed <= 1 else min(HANDOFF_DELAY_S_MAX, _HANDOFF_DELAY_S * 2 ** min(failed - 2, 16))
     if ending.state in ("stopped", "lost"):
         failed, delay_s = standing.handoffs_failed, 0.0

@@ -78,6 +78,8 @@ def _refuse(ask: Ask, labels: Sequence[str], candidate: Candidate) -> Refusal | 
         return Refusal(name, candidate.state, f"is {candidate.state}", candidate.state == "offline")
     if candidate.draining:
         return Refusal(name, "draining", "is draining", False)
+    if candidate.parallel <= 0:
+        return Refusal(name, "no_slots", "has no slots", True)
     if candidate.room <= 0:
         return Refusal(name, "no_slot", f"has {candidate.busy} of {candidate.parallel} slots taken", False)
     return None

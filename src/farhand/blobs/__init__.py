@@ -98,8 +98,10 @@ class _Landing:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self._path.unlink(missing_ok=True)
+        try:
+            self._file.close()  # on a full disk even this raises
+        finally:
+            self._path.unlink(missing_ok=True)
 
     def write(self, chunk: bytes) -> None:
         self._file.write(chunk)

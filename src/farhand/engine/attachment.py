@@ -17,6 +17,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from farhand_worker import protocol
 
 from ..lifecycle import Ending
@@ -24,7 +26,7 @@ from ..model import Job, Worker
 from ..store import Store
 from .bus import Bus, Notice
 from .consequences import Consequences
-from .fleet import OFFLINE, ONLINE, Fleet, Holding, Link, Member
+from .fleet import AWAITED, OFFLINE, ONLINE, Fleet, Holding, Link, Member
 from .rescuer import Rescuer
 from .service import Wakeup
 
@@ -73,25 +75,40 @@ class Attachments:
         self, hello: protocol.Hello, credential: Credential, link: Link, address: str
     ) -> Attached | protocol.Refused:
         """Let a worker in, or say why not."""
+        listed = _held(hello)
         member = self._fleet.member(credential.name)
+        contested = member.instance, member.link
         refusal = await self._contest(member, hello)
         if refusal is not None:
             return refusal
         async with member.gate:
+            if member.instance != hello.instance and (member.instance, member.link) != contested:
+                message = f"another instance of {member.name} came first"
+                return protocol.Refused("name_taken", message)
             replaced = member.instance not in ("", hello.instance)
-            if member.link is not None:
-                member.link.close("the worker opened another session")
-            member.link = link
-            member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
-            member.labels, member.parallel = frozenset(credential.labels), hello.parallel
-            member.draining = hello.draining
-            self.heard(member)
-            resume = await self._settle(member, hello, replaced)
-            await self._record(member, hello, credential, address)
+            self._admit(member, hello, credential, link)
+            try:
+                resume = await self._settle(member, listed, replaced)
+                await self._record(member, hello, credential, address)
+            except BaseException:
+                self.closed(member, link)
+                raise
             return Attached(member, resume, secrets.token_urlsafe(16))
 
-    def welcomed(self, member: Member) -> None:
-        """The welcome is on its way: jobs may follow it."""
+    def _admit(self, member: Member, hello: protocol.Hello, credential: Credential, link: Link) -> None:
+        """The name belongs to this session from now; until it is welcomed no job is handed over."""
+        if member.link is not None:
+            member.link.close("the worker opened another session")
+        member.link, member.state = link, AWAITED
+        member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
+        member.labels, member.parallel = frozenset(credential.labels), hello.parallel
+        member.draining = hello.draining
+        self.heard(member)
+
+    def welcomed(self, member: Member, link: Link) -> None:
+        """The welcome is on its way: jobs may follow it. A session that was replaced meanwhile gets none."""
+        if member.link is not link:
+            return
         member.state = ONLINE
         self._bus.publish(Notice("worker", record=member.name))
         self._wakeup.set()
@@ -148,9 +165,10 @@ class Attachments:
                 return True
         return False
 
-    async def _settle(self, member: Member, hello: protocol.Hello, replaced: bool) -> list[protocol.Resume]:
+    async def _settle(
+        self, member: Member, listed: list[protocol.Held], replaced: bool
+    ) -> list[protocol.Resume]:
         """Resume what is listed under a current lease, take back what is not listed."""
-        listed = [protocol.Held(**_known(held)) for held in hello.held]
         resume: list[protocol.Resume] = []
         current: dict[int, Job] = {}
         for held in listed:
@@ -216,5 +234,8 @@ class Attachments:
         return found
 
 
-def _known(held: dict[str, Any]) -> dict[str, Any]:
-    return {k: held[k] for k in ("job", "lease", "started_at", "ended") if k in held}
+def _held(hello: protocol.Hello) -> list[protocol.Held]:
+    try:
+        return msgspec.convert(hello.held, list[protocol.Held])
+    except msgspec.ValidationError as error:
+        raise protocol.ProtocolViolation(f"hello lists a job that is none: {error}") from error

@@ -31,7 +31,9 @@ class Bus:
         self._closed = False
 
     def publish(self, notice: Notice) -> None:
-        """Hand ``notice`` to every subscriber."""
+        """Hand ``notice`` to every subscriber; nothing happens once the bus is closed."""
+        if self._closed:
+            return
         for queue in self._queues:
             if queue.qsize() >= _BACKLOG_MAX:
                 while not queue.empty():

@@ -100,15 +100,15 @@ class Dispatcher(Service):
             leased = await self._store.jobs.lease(job.id, member.name, member.parallel, time.time())
             if leased is not None and leased.job.lease is not None:
                 self._fleet.hold(member, leased.job, leased.job.lease)
-        except FarhandError as error:
-            log.error("job %s could not be leased: %s", job.id, error)
+        except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
+            log.exception("job %s could not be leased, trying again", job.id)
             await asyncio.sleep(_RETRY_S)
-            await self._reconsider(job.id)
+            self._put_back(job)
             return
         finally:
             member.promised -= 1
         if leased is None:
-            await self._reconsider(job.id)
+            await self._reconsider(job)
         elif link is None or link is not member.link:
             await self._take_back(leased)
         else:
@@ -116,18 +116,34 @@ class Dispatcher(Service):
             link.expect(leased.job.id, leased.job.lease or 0)
             self._bus.publish(Notice("run", leased.run.id, leased.run))
 
-    async def _reconsider(self, job_id: str) -> None:
+    def _put_back(self, job: Job) -> None:
+        self._queue.add(job, time.time())
+        self._wakeup.set()
+
+    async def _reconsider(self, job: Job) -> None:
         """The claim failed: the job left the queue, or the worker was full. Look at the store's word."""
-        job = await self._store.jobs.get(job_id)
-        if job is not None and job.state == "queued":
-            self._queue.add(job, time.time())
-            self._wakeup.set()
+        try:
+            known = await self._store.jobs.get(job.id)
+        except Exception:  # whatever it was: the next claim is decided by the store again
+            log.exception("job %s could not be looked at, trying again", job.id)
+            known = job
+        if known is not None and known.state == "queued":
+            await asyncio.sleep(_RETRY_S)
+            self._put_back(known)
 
     async def _take_back(self, leased: Leased) -> None:
         """The session went away before the assign was sent; nobody knows of this lease."""
         lease = leased.job.lease or 0
         ending = Ending("stopped", "handoff_failed", "the worker went away before the job was handed over")
-        changes = await self._store.reports.end(leased.job.id, lease, ending, time.time())
+        while True:
+            try:
+                changes = await self._store.reports.end(leased.job.id, lease, ending, time.time())
+                break
+            except FarhandError as error:
+                if self.holding_back:
+                    return
+                log.error("job %s could not be taken back, trying again: %s", leased.job.id, error)
+                await asyncio.sleep(_RETRY_S)
         if changes is not None:
             self._consequences.follow(changes)
 

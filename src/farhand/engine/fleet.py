@@ -76,8 +76,9 @@ class Member:
         return len(self.holdings) + self.promised
 
     def as_candidate(self) -> Candidate:
-        """This worker as placement sees it."""
-        state = LOST if self.state == AWAITED else self.state
+        """This worker as placement sees it: without a session it takes nothing, whatever its state."""
+        reachable = self.link is not None or self.state == OFFLINE
+        state = LOST if self.state == AWAITED or not reachable else self.state
         return Candidate(self.name, self.labels, self.parallel, self.busy, state, self.draining)
 
 
@@ -106,6 +107,9 @@ class Fleet:
 
     def hold(self, member: Member, job: Job, lease: int) -> None:
         """Record that ``member`` holds ``lease`` on ``job``."""
+        earlier = self._holders.get(job.id)
+        if earlier is not None:
+            earlier[0].holdings.pop(earlier[1].lease, None)
         holding = Holding(job, lease)
         member.holdings[lease] = holding
         self._holders[job.id] = (member, holding)

@@ -21,8 +21,10 @@ from typing import Any
 
 import msgspec
 
+from farhand_worker.protocol import ProtocolViolation
+
 from ..blobs import Blobs
-from ..errors import FarhandError, NotFound
+from ..errors import FarhandError
 from ..store import Store
 from .bus import Bus, Notice
 from .service import Service, Wakeup
@@ -32,6 +34,7 @@ log = logging.getLogger("farhand")
 LOOK_S = 1.0
 _CHUNK_BYTES = 1024 * 1024
 _NAME = re.compile(r"([a-z0-9]{8,64})\.jsonl")
+_RECORD = msgspec.json.Decoder(list[Any])
 _DIED = "the script ended without a word; it was killed, or its machine was"
 
 
@@ -44,7 +47,7 @@ class Journal:
     offset: int = 0
     seq: int = 0
     over: bool = False
-    broken: bool = False
+    broken: str = ""
 
 
 class Inbox(Service):
@@ -100,7 +103,7 @@ class Inbox(Service):
         for journal in list(self._journals.values()):
             try:
                 await self._advance(journal)
-            except FarhandError as error:
+            except (FarhandError, OSError) as error:
                 log.error("journal %s could not be imported, trying again: %s", journal.run, error)
 
     async def _open(self, run: str) -> Journal:
@@ -125,31 +128,39 @@ class Inbox(Service):
         lines, size = _complete_lines(journal.path, journal.offset)
         if not lines:
             return False
-        try:
-            records: list[list[Any]] = [msgspec.json.decode(line) for line in lines]
-        except msgspec.DecodeError as error:
-            log.error("journal %s is broken after line %s: %s", journal.run, journal.seq, error)
-            journal.broken = True
+        records, broken = _decode(lines)
+        if records:
+            await asyncio.to_thread(self._take_blobs, records)
+            try:
+                await self._store.journals.record(journal.run, journal.seq + 1, records, time.time())
+            except ProtocolViolation as violation:
+                records, broken = [], str(violation)
+        if broken:
+            log.error(
+                "journal %s is broken after line %s: %s", journal.run, journal.seq + len(records), broken
+            )
+            journal.broken = broken
+        if not records:
             return False
-        for record in records:
-            self._take_blobs(record)
-        await self._store.journals.record(journal.run, journal.seq + 1, records, time.time())
         journal.offset += size
-        journal.seq += len(lines)
+        journal.seq += len(records)
         journal.over = journal.over or any(record[0] == "result" for record in records)
         self._bus.publish(Notice("run", journal.run, await self._store.runs.get(journal.run)))
         self._bus.publish(Notice("logs", journal.run))
         return True
 
-    def _take_blobs(self, record: list[Any]) -> None:
-        for digest in record[2] if len(record) > 2 else ():
-            with contextlib.suppress(NotFound):
+    def _take_blobs(self, records: list[list[Any]]) -> None:
+        for digest in (str(digest) for record in records if len(record) > 2 for digest in record[2]):
+            try:
                 self._blobs.adopt(self._directory / "blobs" / digest.removeprefix("sha256:"), digest)
+            except FarhandError as error:
+                log.error("a file of a script is not kept: %s", error)
 
     async def _close(self, journal: Journal) -> None:
         """The script has ended: call it crashed if it said nothing, and remove its file."""
         if not journal.over and journal.seq > 0:
-            await self._store.journals.crash(journal.run, time.time(), _DIED)
+            why = f"its journal cannot be read: {journal.broken}" if journal.broken else _DIED
+            await self._store.journals.crash(journal.run, time.time(), why)
             self._bus.publish(Notice("run", journal.run, await self._store.runs.get(journal.run)))
         journal.path.unlink(missing_ok=True)
         del self._journals[journal.run]
@@ -170,8 +181,19 @@ def _complete_lines(path: Path, offset: int) -> tuple[list[bytes], int]:
         if chunk and b"\n" not in chunk:
             chunk += file.readline()
         whole = chunk[: chunk.rfind(b"\n") + 1]
-        return whole.splitlines(), len(whole)
+        return whole.split(b"\n")[:-1], len(whole)
     return [], 0
+
+
+def _decode(lines: list[bytes]) -> tuple[list[list[Any]], str]:
+    """The records up to the first line that is none, and what is wrong with that one."""
+    records: list[list[Any]] = []
+    for line in lines:
+        try:
+            records.append(_RECORD.decode(line))
+        except msgspec.DecodeError as error:
+            return records, str(error)
+    return records, ""
 
 
 def _is_released(path: Path) -> bool:

@@ -8,11 +8,12 @@ the number of different asks, not with the number of jobs that wait.
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Iterator
 
 from ..model import Ask, Job
 
-_Entry = tuple[int, float, str, Job]
+_Entry = tuple[int, float, str, int, Job]
 
 
 class Queue:
@@ -24,6 +25,7 @@ class Queue:
         self._jobs: dict[str, Job] = {}
         self._of_run: dict[str, str] = {}
         self._reasons: dict[Ask, str] = {}
+        self._entries = itertools.count()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -57,12 +59,12 @@ class Queue:
     def heads(self) -> list[Job]:
         """The first job of every lane, most urgent first."""
         heads = [(lane[0], ask) for ask in list(self._lanes) if (lane := self._settled(ask))]
-        return [entry[3] for entry, _ in sorted(heads, key=lambda head: head[0][:3])]
+        return [entry[-1] for entry, _ in sorted(heads, key=lambda head: head[0][:3])]
 
     def take(self, job: Job) -> None:
         """Remove the head of a lane, to hand it over."""
         lane = self._settled(job.ask)
-        if lane and lane[0][3] is job:
+        if lane and lane[0][-1] is job:
             heapq.heappop(lane)
         self._forget(job.id)
 
@@ -80,17 +82,18 @@ class Queue:
 
     def _forget(self, job_id: str) -> None:
         job = self._jobs.pop(job_id, None)
-        if job is not None:
+        if job is not None and job.kind == "run":
             self._of_run.pop(job.run, None)
 
     def _enter(self, job: Job) -> None:
         lane = self._lanes.setdefault(job.ask, [])
-        heapq.heappush(lane, (-job.priority, job.age_at, job.id, job))
+        # The count keeps two records of one job from being compared: what was replaced stays for a while.
+        heapq.heappush(lane, (-job.priority, job.age_at, job.id, next(self._entries), job))
 
     def _settled(self, ask: Ask) -> list[_Entry]:
         """The lane, with a live head: entries of jobs that left or were replaced are dropped."""
         lane = self._lanes[ask]
-        while lane and self._jobs.get(lane[0][3].id) is not lane[0][3]:
+        while lane and self._jobs.get(lane[0][-1].id) is not lane[0][-1]:
             heapq.heappop(lane)
         if not lane:
             del self._lanes[ask]

@@ -12,6 +12,9 @@ from farhand_worker import protocol
 from ..store import Store
 from .consequences import Consequences
 
+_PAGE_BYTES = protocol.FRAME_BYTES_MAX // 2
+"""A page of kept outcomes travels in one frame."""
+
 
 class Reports:
     """Records batches of events. Every write is checked against the job's current lease by the store."""
@@ -35,21 +38,15 @@ class Reports:
 
     async def kept(self, job_id: str, after: int) -> dict[str, Any]:
         """A page of the outcomes that earlier attempts of this job kept, for the engine to replay."""
-        page = await self._store.tasks.kept(job_id, after)
-        items = [
-            {
-                "number": task.number,
-                "key": task.key,
-                "body": {
-                    "key": task.key,
-                    "name": task.name,
-                    "state": task.state,
-                    "value": task.value,
-                    "error": task.error,
-                },
-            }
-            for task in page
-        ]
+        items: list[dict[str, Any]] = []
+        size = 0
+        for task in await self._store.tasks.kept(job_id, after):
+            body = {name: getattr(task, name) for name in ("key", "name", "state", "value", "error")}
+            item = {"number": task.number, "key": task.key, "body": body}
+            size += len(protocol.dumps(item))
+            if items and size > _PAGE_BYTES:
+                break
+            items.append(item)
         return {"items": items, "more": len(items) > 0}
 
     async def is_current(self, job_id: str, lease: int) -> bool:

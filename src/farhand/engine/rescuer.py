@@ -53,11 +53,15 @@ class Rescuer(Service):
         self._wakeup.set()
 
     async def _work(self) -> None:
+        looked_at = 0.0
         while True:
             due_at = min((d for member in self._fleet for d in self._deadlines(member)), default=None)
+            if due_at is not None and due_at <= looked_at:
+                due_at = looked_at + _RETRY_S  # it was due at the last look, which could not settle it
             await self._wakeup.wait(delay_until(due_at, time.monotonic))
             if due_at is not None and time.monotonic() > due_at + _STALL_S:
                 await asyncio.sleep(_STALL_S)
+            looked_at = time.monotonic()
             for member in list(self._fleet):
                 await self._examine(member)
 
@@ -106,8 +110,13 @@ class Rescuer(Service):
             member.link = None
         now = time.time()
         log.info("worker %s is %s: %s", member.name, state, why)
-        if await self._store.workers.set_state(member.name, state, now):
-            await self._store.events.add(now, f"worker.{state}", f"{member.name}: {why}", worker=member.name)
+        try:
+            # A worker that beats again is not stored as online: heartbeats never wait for the store.
+            if await self._store.workers.set_state(member.name, state, now) or state == LOST:
+                message = f"{member.name}: {why}"
+                await self._store.events.add(now, f"worker.{state}", message, worker=member.name)
+        except FarhandError as error:
+            log.error("that worker %s is %s could not be stored: %s", member.name, state, error)
         self._bus.publish(Notice("worker", record=member.name))
 
     async def take_back(self, member: Member, holdings: list[Holding], ending: Ending) -> None:

@@ -28,6 +28,7 @@ YEAR_S = 365 * 24 * 3600.0
 WORKER = "worker"
 ADMIN = "admin"
 _ALGORITHM = "EdDSA"
+_LABEL_PATTERN = NAME_PATTERN.replace(r"._-", r"._=-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,8 @@ class Tokens:
             raise Usage(f"tokens of role {role!r} cannot be made; the role is worker")
         if name in RESERVED_NAMES:
             raise Usage(f"{name!r} is reserved; choose another name for the worker")
-        for word in (name, *labels):
-            if re.fullmatch(NAME_PATTERN.replace(r"._-", r"._=-"), word) is None:
+        for word, pattern in ((name, NAME_PATTERN), *((label, _LABEL_PATTERN) for label in labels)):
+            if re.fullmatch(pattern, word) is None:
                 raise Usage(
                     f"{word!r} is not a name: lower-case letters, digits, '.', '_' and '-', at most 63"
                 )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import logging
 import os
 import signal
@@ -103,6 +102,7 @@ class LocalWorker(Service):
             with (self._directory / "log").open("ab") as output:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
+                    "-P",  # nothing in the directory the server runs in may shadow a module
                     "-m",
                     "farhand_worker",
                     *arguments,
@@ -135,17 +135,17 @@ class LocalWorker(Service):
 
 
 def holder(directory: Path) -> int | None:
-    """The process that holds the lock of a state directory, or None when it is free."""
+    """The process that holds the lock of a state directory, 0 while it has no name, None when it is free."""
     try:
         with (directory / "lock").open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                return int(json.loads(file.read())["pid"])
+                return int(file.read().split()[0])
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError):
-        return 0
+    except (ValueError, IndexError):
+        return 0  # it was taken just now, and says no name yet
     return None
 
 
@@ -156,7 +156,9 @@ def _signal(pid: int, number: int) -> None:
 
 
 async def _ended(pid: int) -> None:
-    """Return when a process that is not our child has ended."""
+    """Return when a process that is not our child has ended; at once when it is not known."""
+    if pid <= 0:
+        return
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

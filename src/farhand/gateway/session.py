@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from farhand_worker import protocol
 
 GREETING = "greeting"
@@ -34,7 +36,7 @@ class Session:
 
     def receive(self, text: str) -> Any:
         """The message in a frame, when it may come now."""
-        message = protocol.decode(text)
+        message = _typed(protocol.decode(text))
         if self.state == GREETING and not isinstance(message, protocol.Hello):
             raise protocol.ProtocolViolation(f"a session begins with hello, not {message.type}")
         if self.state == ATTACHED and not isinstance(message, _FROM_AGENT):
@@ -43,7 +45,9 @@ class Session:
 
     def greet(self, hello: protocol.Hello, labels: tuple[str, ...]) -> protocol.Refused | None:
         """Whether this worker can be spoken to at all; a refusal here is final."""
-        lowest, highest = hello.protocol[0], hello.protocol[-1]
+        if not hello.protocol:
+            raise protocol.ProtocolViolation("hello names no version of the protocol")
+        lowest, highest = min(hello.protocol), max(hello.protocol)
         if highest < protocol.SUPPORTED[0]:
             message = f"this worker speaks protocol {highest}, the server {protocol.SUPPORTED[0]} or newer; "
             return protocol.Refused("protocol", message + "upgrade farhand-worker there", final=True)
@@ -60,7 +64,7 @@ class Session:
 
     def version(self, hello: protocol.Hello) -> int:
         """The protocol version both sides speak best."""
-        return min(hello.protocol[-1], protocol.SUPPORTED[1])
+        return min(max(hello.protocol), protocol.SUPPORTED[1])
 
     def attached(self) -> None:
         """The welcome is sent."""
@@ -83,3 +87,11 @@ class Session:
     def overdue(self, now: float) -> tuple[str, int] | None:
         """A hand-off that was not accepted in time."""
         return next((handoff for handoff, due_at in self._handoffs.items() if due_at <= now), None)
+
+
+def _typed(message: Any) -> Any:
+    """The message, when its fields have the types of the protocol."""
+    try:
+        return msgspec.convert(vars(message), type(message))
+    except msgspec.ValidationError as error:
+        raise protocol.ProtocolViolation(f"not a {message.type} of this protocol: {error}") from error

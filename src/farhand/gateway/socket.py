@@ -20,13 +20,15 @@ from ..engine.attachment import Attached, Attachments, Credential
 from ..engine.fleet import LOST, Member
 from ..engine.reports import Reports
 from ..errors import FarhandError, StaleLease
-from .session import CLOSED, Session
+from .session import CLOSED, GREETING, Session
 
 log = logging.getLogger("farhand")
 
 _VIOLATION = 1002
 _TRY_AGAIN = 1013
 _ORDERLY = 1000
+_FAREWELL_S = 1.0
+_GREETINGS = (protocol.Welcome, protocol.Refused)
 
 
 class Socket:
@@ -50,13 +52,16 @@ class Socket:
         self._session = Session(times)
         self._outgoing: asyncio.Queue[str | tuple[int, str]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._early: list[Any] = []
         self._member: Member | None = None
 
     # ------------------------------------------------------------ the link
 
     def send(self, message: Any) -> None:
-        """Send ``message`` after all sent before it."""
-        if self._session.state != CLOSED:
+        """Send ``message`` after all sent before it, and nothing before the welcome."""
+        if self._session.state == GREETING and not isinstance(message, _GREETINGS):
+            self._early.append(message)
+        elif self._session.state != CLOSED:
             self._outgoing.put_nowait(protocol.encode(message))
 
     def expect(self, job: str, lease: int) -> None:
@@ -87,6 +92,10 @@ class Socket:
         receiver = asyncio.create_task(self._receive_frames())
         try:
             await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
+            if self._session.state == CLOSED:
+                await asyncio.wait(
+                    {sender}, timeout=_FAREWELL_S
+                )  # what was said last arrives, with the reason
         finally:
             self._session.close()
             for task in (sender, receiver):
@@ -107,17 +116,23 @@ class Socket:
                 return
 
     async def _receive_frames(self) -> None:
-        try:
-            while self._session.state != CLOSED:
+        while self._session.state != CLOSED:
+            try:
                 text = await self._websocket.receive_text()
-                if self._session.state != CLOSED:
-                    await self._handle(self._session.receive(text))
+            except (WebSocketDisconnect, KeyError, RuntimeError):
+                return
+            if self._session.state != CLOSED:
+                await self._take(text)
+
+    async def _take(self, text: str) -> None:
+        try:
+            await self._handle(self._session.receive(text))
         except protocol.ProtocolViolation as violation:
             log.warning("worker %s broke the protocol: %s", self._credential.name, violation)
             self._close(_VIOLATION, str(violation))
-            await asyncio.sleep(1)
-        except (WebSocketDisconnect, KeyError, RuntimeError):
-            return
+        except Exception:  # whatever it was: the worker tries again, and its engines go on meanwhile
+            log.exception("the session of worker %s failed", self._credential.name)
+            self._close(_TRY_AGAIN, "the server failed; try again")
 
     async def _handle(self, message: Any) -> None:
         await self._HANDLERS[type(message)](self, message)
@@ -137,9 +152,11 @@ class Socket:
         self._member = answer.member
         self.send(self._welcome(hello, answer, self._session.version(hello)))
         self._session.attached()
+        for early in self._early:
+            self.send(early)
         for outcome in await self._attachments.outcomes(answer.member):
             self.send(outcome)
-        self._attachments.welcomed(answer.member)
+        self._attachments.welcomed(answer.member, self)
 
     async def _on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
         member = self._attached()
@@ -191,6 +208,9 @@ class Socket:
         except FarhandError as error:
             log.error("a report of job %s could not be stored: %s", event.job, error)
             self._close(_TRY_AGAIN, "the store could not commit; send it again")
+        except Exception:  # whatever it was: a report without an answer would keep the worker waiting
+            log.exception("a report of job %s could not be stored", event.job)
+            self._close(_TRY_AGAIN, "the report could not be stored; send it again")
         else:
             self.send(protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq))
 
