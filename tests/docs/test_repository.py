@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -89,10 +91,36 @@ def test_the_worker_needs_one_package() -> None:
     assert installed("farhand-worker") == {"websockets"}
 
 
-@pytest.mark.parametrize("heavy", ["fastapi", "pydantic", "sqlite3", "msgspec", "click", "asyncio"])
-def test_a_script_loads_nothing_of_the_server(heavy: str) -> None:
-    code = f"import sys\nfrom farhand import flow, task\nsys.exit({heavy!r} in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+SCRIPT = """
+import sys
+from farhand import flow, task
+
+@task
+def double(n: int) -> int:
+    return 2 * n
+
+@flow
+def numbers(count: int = 3):
+    return double.map(range(count)).result()
+
+assert numbers() == [0, 2, 4]
+print(" ".join(sys.modules))
+"""
+
+
+def test_a_script_that_runs_a_flow_loads_nothing_of_the_server(tmp_path: Path) -> None:
+    script = tmp_path / "numbers_flow.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "FARHAND_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    heavy = {"fastapi", "starlette", "pydantic", "sqlite3", "msgspec", "click", "websockets", "asyncio"}
+    assert heavy & set(done.stdout.split()) == set()
 
 
 @pytest.mark.parametrize("heavy", ["fastapi", "pydantic", "sqlite3", "msgspec"])
