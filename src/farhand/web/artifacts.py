@@ -15,6 +15,7 @@ from .asking import Asking
 from .views import JsonResponse
 
 router = APIRouter(prefix="/artifacts", tags=["artifacts"])
+READ = [Depends(require("artifact_read"))]
 
 SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The policy of content that users made: it may not run, and may load nothing."""
@@ -34,14 +35,15 @@ def download(services: Services, digest: str, name: str | None = None) -> FileRe
     )
 
 
-@router.api_route(
-    "/{digest}",
-    methods=["GET", "HEAD"],
-    response_class=FileResponse,
-    dependencies=[Depends(require("artifact_read"))],
-)
+@router.get("/{digest}", response_class=FileResponse, dependencies=READ)
 async def read_artifact(digest: str, services: Asking) -> FileResponse:
     """The content of a digest; a part of it when a Range asks for one."""
+    return download(services, digest)
+
+
+@router.head("/{digest}", response_class=FileResponse, dependencies=READ)
+async def find_artifact(digest: str, services: Asking) -> FileResponse:
+    """Whether the content of a digest is here, and how large it is."""
     return download(services, digest)
 
 

@@ -16,6 +16,8 @@ from ...errors import FarhandError, Unauthorized
 from ..access import MAY, require
 from . import wording
 
+NOT_SIGNED_IN = "you are not signed in"
+
 Visitor = Annotated[Identity, Depends(require("read"))]
 """The type of a page's ``visitor`` parameter: somebody who may look."""
 
@@ -38,6 +40,7 @@ def environment() -> Environment:
         short=wording.short,
         pretty=wording.pretty,
         clock=wording.clock,
+        said=wording.said,
     )
     return env
 
@@ -82,7 +85,8 @@ class PageRoute(APIRoute):
             try:
                 return await handle(request)
             except Unauthorized as error:
-                return render(request, "signin.html", status=401, said=str(error))
+                bare = str(error) == str(Unauthorized())
+                return render(request, "signin.html", status=401, said=NOT_SIGNED_IN if bare else str(error))
             except FarhandError as error:
                 if error.status == 500:
                     raise

@@ -10,7 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from ...errors import Unauthorized
 from ..access import Sessions
 from ..settings import WebSettings
-from .shell import PageRoute, render
+from .shell import NOT_SIGNED_IN, PageRoute, render
 
 router = APIRouter(route_class=PageRoute)
 
@@ -22,7 +22,7 @@ async def signin(request: Request, code: Annotated[str, Query(max_length=200)] =
     settings: WebSettings = request.app.state.settings
     cookie = sessions.redeem(code)
     if cookie is None:
-        raise Unauthorized("that link has been used or is too old" if code else "you are not signed in")
+        raise Unauthorized("that link has been used or is too old" if code else NOT_SIGNED_IN)
     response = RedirectResponse("./", status_code=303)
     response.set_cookie(
         settings.cookie_name,

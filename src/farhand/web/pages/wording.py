@@ -9,6 +9,7 @@ from ...model import Attempt, Run
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _TEXT_MAX = 20_000
+_LINE_MAX = 60
 
 
 def moment(at: float | None) -> str:
@@ -46,8 +47,13 @@ def size(count: int) -> str:
 
 
 def number(value: float) -> str:
-    """A number with at most five significant digits."""
-    return f"{value:.5g}"
+    """A number with at most four significant digits."""
+    return f"{value:.4g}"
+
+
+def said(text: str) -> str:
+    """A message as a sentence: a capital first, one full stop at the end."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
 
 
 def short(identifier: str) -> str:
@@ -57,13 +63,34 @@ def short(identifier: str) -> str:
 
 
 def pretty(text: str) -> str:
-    """JSON text, indented; what is long is cut, and what is not JSON is left as it is."""
+    """JSON text for reading: a line a member, what is short on one line.
+
+    Text that is long is cut, and text that is not JSON is left as it is.
+    """
     if len(text) > _TEXT_MAX:
         return f"{text[:_TEXT_MAX]}… ({size(len(text))} in all)"
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        value = json.loads(text)
     except ValueError:
         return text
+    line = _line(value)
+    if len(line) <= _LINE_MAX:
+        return line
+    if not isinstance(value, dict):
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    members = (f"  {_line(name)}: {_member(item)}" for name, item in value.items())
+    return "{\n" + ",\n".join(members) + "\n}"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _member(value: object) -> str:
+    line = _line(value)
+    if len(line) <= _LINE_MAX:
+        return line
+    return json.dumps(value, indent=2, ensure_ascii=False).replace("\n", "\n  ")
 
 
 def sentence(run: Run, attempts: list[Attempt]) -> str:

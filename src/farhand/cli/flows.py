@@ -1,0 +1,69 @@
+"""``farhand flows``: what the server can run."""
+
+from __future__ import annotations
+
+import click
+
+from .client import Client, segment
+from .options import calls_server, json_option
+from .output import moment, print_facts, print_json, print_table
+
+
+@click.group()
+def flows() -> None:
+    """What the server can run."""
+
+
+@flows.command("list")
+@json_option
+@calls_server
+def list_flows(client: Client, as_json: bool) -> None:
+    """List the flows."""
+    found = client.get("/flows")
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("flow", "project", "parameters", "description"),
+        [
+            (
+                flow["name"],
+                flow["project"],
+                ", ".join(flow["schema"].get("properties", {})) or "-",
+                flow["description"].partition("\n")[0][:60] if flow["present"] else "(its code is gone)",
+            )
+            for flow in found
+        ],
+    )
+
+
+@flows.command()
+@click.argument("flow")
+@json_option
+@calls_server
+def show(client: Client, flow: str, as_json: bool) -> None:
+    """Show one flow and its parameters."""
+    found = client.get(f"/flows/{segment(flow)}")
+    if as_json:
+        print_json(found)
+        return
+    ask = found["ask"]
+    print_facts(
+        {
+            "flow": found["name"],
+            "description": found["description"],
+            "entry": found["entry"],
+            "device": ", ".join(ask["labels"]),
+            "runs on": ask["runs_on"],
+            "code": found["fingerprint"],
+            "seen": moment(found["updated_at"]),
+        }
+    )
+    needed = set(found["schema"].get("required", []))
+    rows = [
+        (name, str(shape.get("type", "any")), "needed" if name in needed else repr(shape.get("default")))
+        for name, shape in found["schema"].get("properties", {}).items()
+    ]
+    if rows:
+        click.echo("")
+        print_table(("parameter", "type", "default"), rows)

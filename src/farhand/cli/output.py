@@ -1,0 +1,96 @@
+"""What commands print: JSON for programs, plain text for pipes, tables for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+
+def print_json(value: Any) -> None:
+    """The value as JSON, indented."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Rows under a header: a table where a person looks on, columns of plain text elsewhere."""
+    rows = list(rows)
+    if sys.stdout.isatty():
+        _print_rich(header, rows)
+        return
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    for row in (header, *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in header:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    Console(highlight=False).print(table)
+
+
+_STYLES = {
+    "completed": "green",
+    "online": "green",
+    "failed": "red",
+    "crashed": "red",
+    "lost": "red",
+    "running": "blue",
+    "starting": "blue",
+    "queued": "yellow",
+    "waiting": "yellow",
+    "cancelling": "yellow",
+    "cancelled": "dim",
+    "offline": "dim",
+}
+
+
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Names and what they are, one a line; empty ones are left out."""
+    width = max(len(name) for name in facts)
+    for name, fact in facts.items():
+        if fact:
+            click.echo(f"{name.ljust(width)}  {fact}")
+
+
+def moment(at: float | None) -> str:
+    """A moment in local time, and how long ago that was (or how far off it is)."""
+    if at is None:
+        return "-"
+    local = datetime.fromtimestamp(at).astimezone()
+    return f"{local:%Y-%m-%d %H:%M:%S} ({_relative(time.time() - at)})"
+
+
+def _relative(seconds: float) -> str:
+    if abs(seconds) < 1:
+        return "now"
+    return f"{span(seconds)} ago" if seconds > 0 else f"in {span(-seconds)}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in its largest unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def took(begin: float | None, end: float | None) -> str:
+    """How long something took, or has taken so far."""
+    if begin is None:
+        return "-"
+    seconds = (end or time.time()) - begin
+    return f"{seconds:.2f} s" if seconds < 120 else span(seconds)

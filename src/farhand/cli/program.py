@@ -1,0 +1,100 @@
+"""The table of commands, and what the program does about errors."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import click
+
+from .. import __version__
+from ..errors import FarhandError
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: the module under `farhand.cli` that has it under ``name``, and its one line of help."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS = (
+    Entry("serve", "serve", "Run the server."),
+    Entry("stop", "stop", "Stop the server of a home, and wait until it has ended."),
+    Entry("run", "run", "Run a flow here, in this process."),
+    Entry("worker", "worker", "Offer this machine to a server, until told to stop."),
+    Entry("demo", "demo", "Run a pipeline over real weather data on a server and a worker."),
+    Entry("signin", "signin", "Print a link that signs a browser in to the console, once."),
+    Entry("flows", "flows", "What the server can run."),
+    Entry("runs", "runs", "Start runs on the server, look at them, cancel them."),
+    Entry("workers", "workers", "The machines that work for the server."),
+    Entry("tokens", "tokens", "Credentials for machines and people."),
+)
+"""In the order in which help lists them."""
+
+_BY_NAME = {entry.name: entry for entry in COMMANDS}
+
+
+class Program(click.Group):
+    """Commands that are imported only when they are called; help is told from the table."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the table's order."""
+        return [entry.name for entry in COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself."""
+        entry = _BY_NAME.get(cmd_name)
+        if entry is None:
+            return None
+        return getattr(importlib.import_module(f"farhand.cli.{entry.module}"), entry.name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(entry.name, entry.help) for entry in COMMANDS])
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run a command and end the process with its exit code."""
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        sys.exit(self._outcome(*args, **extra))
+
+    def _outcome(self, *args: Any, **extra: Any) -> int:
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except FarhandError as error:
+            _say(str(error))
+            return error.exit_code
+        except click.ClickException as error:
+            error.show()
+            return error.exit_code
+        except (click.Abort, KeyboardInterrupt):
+            _say("interrupted")
+            return INTERRUPTED
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; Python must not complain about it at exit.
+            sys.stdout = None
+            return 0
+        return code if isinstance(code, int) else 0
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"farhand: {sentence}", err=True)
+
+
+def finish(code: int) -> NoReturn:
+    """End the command with an exit code."""
+    raise click.exceptions.Exit(code)
+
+
+@click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="farhand")
+def main() -> None:
+    """Run Python flows here, or on any machine that dials in."""

@@ -1,0 +1,198 @@
+"""``farhand runs``: start runs on the server, look at them, cancel them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ..lifecycle import RUN
+from .client import Client, segment
+from .following import read_lines, until_ended
+from .options import calls_server, json_option, params_option
+from .output import moment, print_facts, print_json, print_table, took
+from .params import read_params
+from .program import finish
+
+Json = dict[str, Any]
+
+
+@click.group()
+def runs() -> None:
+    """Start runs on the server, look at them, cancel them."""
+
+
+@runs.command()
+@click.argument("flow")
+@params_option
+@click.option("--idempotency-key", metavar="KEY", help="The same key again gives the same run again.")
+@click.option("--wait", is_flag=True, help="Wait for the end; exit 1 unless the run completes.")
+@click.option("--follow", is_flag=True, help="Wait for the end and print the log meanwhile.")
+@json_option
+@calls_server
+def start(
+    client: Client,
+    flow: str,
+    given: tuple[str, ...],
+    idempotency_key: str | None,
+    wait: bool,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Start a run of FLOW on the server and print its id."""
+    params = read_params(client.get(f"/flows/{segment(flow)}")["schema"], given)
+    body = {"params": params, "idempotency_key": idempotency_key}
+    run = client.post(f"/flows/{segment(flow)}/runs", body)
+    if wait or follow:
+        if not as_json:
+            click.echo(run["id"], err=follow)
+        told = _tell_line if follow and not as_json else None
+        run = until_ended(client, run["id"], told)
+        _report(run, as_json)
+    elif as_json:
+        print_json(run)
+    else:
+        click.echo(run["id"])
+
+
+def _report(run: Json, as_json: bool) -> None:
+    if as_json:
+        print_json(run)
+    else:
+        click.echo(_sentence(run), err=True)
+    finish(0 if run["state"] == "completed" else 1)
+
+
+def _sentence(run: Json) -> str:
+    why = f": {run['message']}" if run["message"] and run["state"] != "completed" else ""
+    return f"{run['state']} after {took(run['started_at'], run['ended_at'])}{why}"
+
+
+def _tell_line(line: Json) -> None:
+    click.echo(line["text"])
+
+
+@runs.command("list")
+@click.option("--flow", metavar="FLOW", help="Only runs of this flow.")
+@click.option("--state", type=click.Choice(list(RUN)), help="Only runs in this state.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, metavar="N", help="How many at most.")
+@click.option("--cursor", metavar="CURSOR", help="Where the page before ended.")
+@json_option
+@calls_server
+def list_runs(
+    client: Client, flow: str | None, state: str | None, limit: int, cursor: str | None, as_json: bool
+) -> None:
+    """List runs, the newest first."""
+    page = client.get("/runs", flow=flow, state=state, limit=limit, cursor=cursor)
+    if as_json:
+        print_json(page)
+        return
+    print_table(
+        ("run", "flow", "state", "worker", "created", "took", "message"),
+        [
+            (
+                run["id"],
+                run["flow"],
+                run["state"],
+                run["worker"] or "-",
+                moment(run["created_at"]),
+                took(run["started_at"], run["ended_at"]),
+                run["message"][:60],
+            )
+            for run in page["items"]
+        ],
+    )
+    if page["next"]:
+        click.echo(f"There are more: --cursor {page['next']}", err=True)
+
+
+@runs.command()
+@click.argument("run")
+@json_option
+@calls_server
+def show(client: Client, run: str, as_json: bool) -> None:
+    """Show a run, by its id or the beginning of it."""
+    found = client.get(f"/runs/{segment(run)}")
+    if as_json:
+        print_json(found)
+        return
+    print_facts(
+        {
+            "run": found["id"],
+            "flow": found["flow"],
+            "state": found["state"],
+            "why": found["message"] or found["reason"],
+            "worker": found["worker"] or "",
+            "created": moment(found["created_at"]),
+            "took": took(found["started_at"], found["ended_at"]),
+            "params": _compact(found["params"]),
+            "result": "" if found["result_form"] is None else _compact(found["result"]),
+        }
+    )
+    if found["error"] and found["error"].get("traceback"):
+        click.echo(f"\n{found['error']['traceback'].rstrip()}")
+    if found["attempts"]:
+        click.echo("")
+        _print_attempts(found["attempts"])
+
+
+def _print_attempts(attempts: list[Json]) -> None:
+    print_table(
+        ("attempt", "worker", "host", "handed over", "took", "outcome", "message"),
+        [
+            (
+                str(attempt["number"]),
+                attempt["worker"],
+                attempt["host"] or "-",
+                moment(attempt["leased_at"]),
+                took(attempt["started_at"], attempt["ended_at"]),
+                attempt["outcome"] or "under way",
+                attempt["message"][:60],
+            )
+            for attempt in attempts
+        ],
+    )
+
+
+def _compact(value: Any) -> str:
+    import json
+
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 500 else f"{text[:500]}… (--json shows all of it)"
+
+
+@runs.command()
+@click.argument("run")
+@click.option("--follow", "-f", is_flag=True, help="Print lines as they come, until the run ends.")
+@json_option
+@calls_server
+def logs(client: Client, run: str, follow: bool, as_json: bool) -> None:
+    """Print a run's log; with --json one object a line."""
+    found = client.get(f"/runs/{segment(run)}")
+    tell = _tell_object if as_json else _tell_line
+    if follow:
+        until_ended(client, found["id"], tell)
+    else:
+        read_lines(client, found["id"], 0, tell)
+
+
+def _tell_object(line: Json) -> None:
+    import json
+
+    click.echo(json.dumps(line))
+
+
+@runs.command()
+@click.argument("run")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended.")
+@json_option
+@calls_server
+def cancel(client: Client, run: str, wait: bool, as_json: bool) -> None:
+    """Cancel a run and all that it started."""
+    found = client.post(f"/runs/{segment(run)}/cancel")
+    if wait:
+        found = until_ended(client, found["id"])
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(f"{found['id']} is {found['state']}")

@@ -1,0 +1,77 @@
+"""``farhand serve``: the server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from .options import home_option
+from .program import finish
+
+
+@click.command()
+@click.argument("directory", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--host", metavar="ADDRESS", help="The address to listen on; 127.0.0.1 by default.")
+@click.option(
+    "--port", type=int, metavar="PORT", help="The port to listen on; 8420 by default, 0 for a free one."
+)
+@click.option(
+    "--parallel",
+    "--processors",
+    "parallel",
+    type=int,
+    metavar="N",
+    help="Slots of the server's own processors; one a core by default.",
+)
+@click.option("--base-path", metavar="PATH", help="The path under which a proxy publishes the server.")
+@click.option("--public-host", "--url-host", metavar="NAME", help="Another name the server may be called by.")
+@home_option
+@click.option("--no-open", is_flag=True, help="Do not open the console in a browser.")
+def serve(
+    directory: Path | None,
+    host: str | None,
+    port: int | None,
+    parallel: int | None,
+    base_path: str | None,
+    public_host: str | None,
+    home: Path | None,
+    no_open: bool,
+) -> None:
+    """Run the server.
+
+    DIRECTORY holds the flows it offers. The console's address is printed as a link that signs in once.
+    """
+    from .. import config
+    from ..server import Server, configure_logging
+
+    configure_logging()
+    flags = {
+        "host": host,
+        "port": port,
+        "parallel": parallel,
+        "base_path": base_path,
+        "public_host": public_host,
+        "home": home,
+    }
+    root = None if directory is None else directory.absolute()
+    settings = config.load(flags, root=root)
+    opens = not no_open and _has_browser()
+
+    def say(line: str) -> None:
+        click.echo(line)
+        if opens and line.startswith("sign in: "):
+            import webbrowser
+
+            webbrowser.open(line.removeprefix("sign in: "))
+
+    finish(Server(settings, say).run())
+
+
+def _has_browser() -> bool:
+    """Whether somebody sits in front of this machine's screen."""
+    if not sys.stdout.isatty() or "SSH_CONNECTION" in os.environ:
+        return False
+    return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

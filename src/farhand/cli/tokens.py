@@ -1,0 +1,91 @@
+"""``farhand tokens``: credentials for machines and people."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from ..errors import Usage
+from ..sdk.durations import seconds
+from .client import Client, segment
+from .options import calls_server, json_option
+from .output import moment, print_json, print_table
+
+
+@click.group()
+def tokens() -> None:
+    """Credentials for machines and people."""
+
+
+@tokens.command()
+@click.argument("name")
+@click.option("--role", default="worker", metavar="ROLE", help="What it may do; worker by default.")
+@click.option("--labels", default="", metavar="A,B", help="What a worker is allowed to be, such as gpu.")
+@click.option("--expires", default="365d", metavar="TIME", help="How long it is valid, such as 30d.")
+@json_option
+@calls_server
+def create(client: Client, name: str, role: str, labels: str, expires: str, as_json: bool) -> None:
+    """Mint a token for NAME. It goes to stdout, this once; the server does not keep it."""
+    try:
+        expires_s = seconds(expires)
+    except ValueError as error:
+        raise Usage(f"--expires: {expires!r} {error}") from error
+    wanted = {
+        "name": name,
+        "role": role,
+        "labels": [label.strip() for label in labels.split(",") if label.strip()],
+        "expires_s": expires_s,
+    }
+    minted = client.post("/workers/tokens", wanted)
+    if as_json:
+        print_json(minted)
+        return
+    click.echo(minted["token"])
+    click.echo(f"{role} {name}, id {minted['jti']}, until {moment(minted['expires_at'])}", err=True)
+
+
+@tokens.command("list")
+@json_option
+@calls_server
+def list_tokens(client: Client, as_json: bool) -> None:
+    """List every token that was minted, without its secret."""
+    found = client.get("/workers/tokens")
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("id", "name", "role", "labels", "state", "expires", "last used"),
+        [
+            (
+                token["jti"],
+                token["name"],
+                token["role"],
+                ", ".join(token["labels"]) or "-",
+                _state(token),
+                moment(token["expires_at"]),
+                moment(token["last_used_at"]),
+            )
+            for token in found
+        ],
+    )
+
+
+def _state(token: dict[str, Any]) -> str:
+    if token["revoked_at"] is not None:
+        return "revoked"
+    return "valid" if token["expires_at"] > time.time() else "expired"
+
+
+@tokens.command()
+@click.argument("id")
+@json_option
+@calls_server
+def revoke(client: Client, id: str, as_json: bool) -> None:
+    """End a token's life; a worker that uses it is dropped at once."""
+    answer = client.post(f"/workers/tokens/{segment(id)}/revoke")
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"{id} is revoked" if answer["changed"] else f"{id} was revoked before")

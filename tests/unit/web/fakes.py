@@ -1,0 +1,230 @@
+"""Services that live in memory, and callers of an application over them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from farhand.blobs import Blobs
+from farhand.engine.bus import Bus
+from farhand.engine.tokens import Identity
+from farhand.errors import Conflict, InvalidParameters, NotFound, Unauthorized
+from farhand.model import (
+    Artifact,
+    Ask,
+    Attempt,
+    Flow,
+    JobSettings,
+    LogLine,
+    MetricPoint,
+    Page,
+    Run,
+    TaskRun,
+    Token,
+    Worker,
+)
+
+T0 = 1_700_000_000.0
+ADMIN, VIEWER, OPERATOR, WORKER = "admin-secret", "viewer-secret", "operator-secret", "worker-secret"
+
+
+def make_run(id: str = "0run1", **changes: Any) -> Run:
+    run = Run(id, "train", "completed", "completed", "", '{"lr":0.1}', T0, worker="server", attempt=1)
+    usual = {"started_at": T0 + 1, "ended_at": T0 + 3, "result": {"enc": "json", "text": '{"a":1}'}}
+    return replace(run, **usual | changes)
+
+
+class FakeFlows:
+    def __init__(self) -> None:
+        schema = {"type": "object", "properties": {"lr": {"type": "number"}}}
+        self.items = [
+            Flow(
+                "train",
+                "default",
+                "flows:train",
+                "Fit it.",
+                schema,
+                Ask(),
+                JobSettings(),
+                "sha256:b",
+                "sha256:f",
+            )
+        ]
+
+    async def list(self) -> list[Flow]:
+        return self.items
+
+    async def get(self, name: str) -> Flow:
+        for flow in self.items:
+            if flow.name == name:
+                return flow
+        raise NotFound(f"there is no flow {name!r}")
+
+
+class FakeRuns:
+    def __init__(self) -> None:
+        self.items: dict[str, Run] = {}
+        self.lines: list[LogLine] = []
+        self.task_runs: list[TaskRun] = []
+        self.points: list[MetricPoint] = []
+        self.saved: list[Artifact] = []
+        self.leases: set[tuple[str, int]] = set()
+        self.fails: Exception | None = None
+
+    async def start(self, flow: str, params: dict[str, Any], idempotency_key: str | None = None) -> Run:
+        if flow != "train":
+            raise NotFound(f"there is no flow {flow!r}")
+        if set(params) - {"lr"}:
+            raise InvalidParameters("depth: the flow has no such parameter")
+        run = Run(f"0new{len(self.items)}", flow, "queued", "", "", "{}", T0, idempotency_key=idempotency_key)
+        self.items[run.id] = run
+        return run
+
+    async def get(self, id: str) -> Run:
+        if self.fails:
+            raise self.fails
+        if id not in self.items:
+            raise NotFound(f"there is no run {id!r}")
+        return self.items[id]
+
+    async def page(
+        self, limit: int, cursor: str | None = None, flow: str | None = None, state: str | None = None
+    ) -> Page[Run]:
+        if self.fails:
+            raise self.fails
+        fit = [
+            run
+            for run in sorted(self.items.values(), key=lambda run: run.id, reverse=True)
+            if flow in (None, run.flow) and state in (None, run.state) and (cursor is None or run.id < cursor)
+        ]
+        return Page(fit[:limit], fit[limit - 1].id if len(fit) > limit else None)
+
+    async def attempts(self, id: str) -> list[Attempt]:
+        return [
+            Attempt(7, "0job1", id, 1, "server", T0, T0 + 1, T0 + 3, "completed", host="box", python="3.12.1")
+        ]
+
+    async def cancel(self, id: str) -> Run:
+        run = await self.get(id)
+        if run.state != "running":
+            raise Conflict(f"the run is {run.state} already")
+        self.items[id] = replace(run, state="cancelling")
+        return self.items[id]
+
+    async def tasks(self, id: str, after: int = 0, limit: int = 200) -> Page[TaskRun]:
+        return self._after(self.task_runs, after, limit)
+
+    async def logs(self, id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
+        return self._after(self.lines, after, limit)
+
+    async def metrics(self, id: str, after: int = 0, limit: int = 1000) -> Page[MetricPoint]:
+        return self._after(self.points, after, limit)
+
+    async def artifacts(self, id: str) -> list[Artifact]:
+        return self.saved
+
+    async def events(self, after: int = 0, limit: int = 200, run: str | None = None) -> Page[Any]:
+        return Page([])
+
+    async def lease_is_current(self, job: str, lease: int) -> bool:
+        return (job, lease) in self.leases
+
+    @staticmethod
+    def _after(items: list[Any], after: int, limit: int) -> Page[Any]:
+        fit = [item for item in items if item.number > after]
+        return Page(fit[:limit], str(fit[limit - 1].number) if len(fit) > limit else None)
+
+
+class FakeWorkers:
+    def __init__(self) -> None:
+        self.items = [Worker("gpu1", "online", ("gpu",), 2, "i1", "box", "3.12.1", "0.1.0", last_seen_at=T0)]
+
+    async def list(self) -> list[Worker]:
+        return self.items
+
+    async def get(self, name: str) -> Worker:
+        for worker in self.items:
+            if worker.name == name:
+                return worker
+        raise NotFound(f"there is no worker {name!r}")
+
+
+class FakeTokens:
+    def __init__(self) -> None:
+        self.items: dict[str, Token] = {}
+
+    async def create(
+        self, name: str, role: str, labels: tuple[str, ...], expires_s: float
+    ) -> tuple[str, Token]:
+        token = Token(f"jti{len(self.items)}", name, role, labels, T0, T0 + expires_s)
+        self.items[token.jti] = token
+        return f"text-of-{token.jti}", token
+
+    async def list(self) -> list[Token]:
+        return list(self.items.values())
+
+    async def revoke(self, jti: str) -> bool:
+        if jti not in self.items:
+            raise NotFound(f"there is no token {jti}")
+        token = self.items[jti]
+        self.items[jti] = replace(token, revoked_at=T0)
+        return token.revoked_at is None
+
+    async def verify(self, text: str) -> Identity:
+        role = text.removesuffix("-secret")
+        if role == text:
+            raise Unauthorized("the token is not one of this server's")
+        return Identity(role, "gpu1" if role == "worker" else role)
+
+
+class FakeFleet:
+    def __init__(self) -> None:
+        self.holders: dict[str, Any] = {}
+
+    def holder(self, job: str) -> Any:
+        return self.holders.get(job)
+
+
+class FakeServices:
+    def __init__(self, directory: Path) -> None:
+        self.flows = FakeFlows()
+        self.runs = FakeRuns()
+        self.workers = FakeWorkers()
+        self.tokens = FakeTokens()
+        self.fleet = FakeFleet()
+        self.bus = Bus()
+        self.blobs = Blobs(directory / "blobs")
+        self.runtime = self.blobs.put_bytes(b"PK the runtime")
+
+
+def problem_of(answer: Any) -> tuple[int, str]:
+    """The status and code of an error, which must be a problem document with all its members."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    problem = answer.json()
+    assert problem["status"] == answer.status_code
+    assert problem["title"]
+    assert problem["detail"]
+    return answer.status_code, problem["code"]
+
+
+def caller(app: Any, token: str | None = None, **headers: str) -> TestClient:
+    """Calls with a token, or with none."""
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    return TestClient(app, base_url="http://127.0.0.1:8420", headers=headers, raise_server_exceptions=False)
+
+
+def signed_in(app: Any) -> TestClient:
+    """A browser that has opened a sign-in link."""
+    browser = caller(app)
+    answer = browser.get(f"/{app.state.sessions.link()}")
+    assert answer.url.path == "/"
+    return browser
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

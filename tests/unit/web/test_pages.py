@@ -1,0 +1,177 @@
+"""The console's pages without a browser: what they show and where their links lead."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urljoin
+
+import pytest
+
+from farhand.model import LogLine, MetricPoint, TaskRun
+from farhand.web.pages import run as run_page
+from farhand.web.pages.charts import POINTS_MAX, charts, thin
+from farhand.web.pages.shell import root_of
+from farhand.web.pages.wording import duration, number, pretty, said, sentence, size
+
+from .fakes import T0, FakeServices, caller, make_run, signed_in
+
+
+def line(n: int, text: str = "x", attempt: int = 1) -> LogLine:
+    return LogLine(n, T0, text, "stdout", "info", None, attempt)
+
+
+def test_a_stranger_is_asked_to_sign_in(app: Any) -> None:
+    for path in ("/", "/runs/0run1", "/workers", "/signin", "/signin?code=guessed"):
+        answer = caller(app).get(path)
+        assert answer.status_code == 401
+        assert "farhand signin" in answer.text
+        assert "0run1" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["/", "/?state=completed", "/runs/0run1", "/workers"])
+def test_every_link_and_file_of_a_page_is_relative_and_there(app: Any, path: str) -> None:
+    browser = signed_in(app)
+    text = browser.get(path).text
+    links = re.findall(r'(?:href|src|hx-get|sse-connect|action)="([^"]*)"', text)
+    assert links
+    for link in links:
+        assert not link.startswith(("/", "http")), link
+        target = urljoin(f"http://127.0.0.1:8420/base{path}", link.replace("&amp;", "&"))
+        assert target.startswith("http://127.0.0.1:8420/base/"), (path, link)
+        here = target.replace("/base/", "/", 1)
+        if "signout" not in here and "stream" not in here:
+            assert browser.get(here).status_code == 200, (path, link)
+
+
+@pytest.mark.parametrize("path", ["/", "/runs/0run1", "/workers", "/signin"])
+def test_no_page_carries_script_or_style_of_its_own(app: Any, path: str) -> None:
+    text = signed_in(app).get(path).text
+    assert not re.search(r"<script(?![^>]*\bsrc=)", text)
+    assert "<style" not in text
+    assert not re.search(r"\son\w+=|\sstyle=", text)
+
+
+def test_what_users_wrote_is_shown_as_text(app: Any, services: FakeServices) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    error = {"type": evil, "message": evil, "traceback": evil}
+    services.runs.items["0run1"] = make_run(
+        flow=evil, state="failed", message=evil, params=f'{{"a":"{evil}"}}', result=None, error=error
+    )
+    services.runs.lines = [line(1, evil)]
+    services.runs.task_runs = [TaskRun("0run1", "k", 1, evil, "failed", error=error)]
+    services.runs.points = [MetricPoint(1, T0, {evil: 1.0}, None)]
+    browser = signed_in(app)
+    for path in ("/", "/runs/0run1"):
+        assert evil not in browser.get(path).text
+
+
+def test_fragments_link_from_the_page_they_are_put_into(app: Any) -> None:
+    browser = signed_in(app)
+    assert 'href="./runs/0run1"' in browser.get("/fragments/runs").text
+    assert "../runs/0run1" not in browser.get("/fragments/runs").text
+    assert browser.get("/runs/0run1/work").status_code == 200
+    assert browser.get("/fragments/workers").status_code == 200
+
+
+def test_a_log_fragment_holds_the_lines_after_its_cursor(app: Any, services: FakeServices) -> None:
+    services.runs.lines = [line(n) for n in range(1, 801)]
+    browser = signed_in(app)
+    first = browser.get("/runs/0run1/lines?after=0").text
+    assert re.findall(r'data-number="(\d+)"', first) == [str(n) for n in range(1, 501)]
+    assert "data-more" in first
+    rest = browser.get("/runs/0run1/lines?after=500").text
+    assert re.findall(r'data-number="(\d+)"', rest)[0] == "501"
+    assert "data-more" not in rest
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 2500, 40_000])
+async def test_the_page_opens_with_the_end_of_the_log(services: Any, count: int) -> None:
+    services.runs.lines = [line(n) for n in range(1, count + 1)]
+    assert await run_page.tail_start(services, "0run1") == max(0, count - run_page.LOG_TAIL)
+
+
+def test_a_page_of_a_huge_run_stays_small(app: Any, services: FakeServices) -> None:
+    services.runs.lines = [line(n, "y" * 10_000) for n in range(1, 5001)]
+    services.runs.task_runs = [TaskRun("0run1", f"k{n}", n, "fit", "completed") for n in range(1, 20_001)]
+    text = signed_in(app).get("/runs/0run1").text
+    assert text.count("<tr>") < 300
+    assert len(text) < 3_000_000
+    assert "data-more-tasks" in text
+
+
+def test_the_whole_log_can_be_saved(app: Any, services: FakeServices) -> None:
+    services.runs.lines = [line(n, f"line {n}") for n in range(1, 2501)]
+    answer = signed_in(app).get("/runs/0run1/log.txt")
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.text.count("\n") == 2500
+    assert answer.text.endswith("line 2500\n")
+
+
+def test_a_viewer_is_not_offered_to_cancel(app: Any, services: FakeServices) -> None:
+    services.runs.items["0run1"] = make_run(state="running", ended_at=None)
+    assert "Cancel run" in signed_in(app).get("/runs/0run1").text
+    browser = caller(app)
+    browser.get(f"/{app.state.sessions.link('viewer')}")
+    assert "Cancel run" not in browser.get("/runs/0run1").text
+
+
+def test_the_way_to_the_root_depends_on_the_depth() -> None:
+    assert [root_of(p) for p in ("/", "/workers", "/runs/x", "/runs/x/state")] == [
+        "./",
+        "./",
+        "../",
+        "../../",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"state": "queued", "message": "gpu1 is busy"}, "Queued: gpu1 is busy."),
+        ({"state": "running", "worker": "gpu1", "attempt": 2}, "Running on gpu1, attempt 2."),
+        ({"state": "completed", "message": "x"}, "Completed on server."),
+        ({"state": "crashed", "reason": "worker_lost"}, "Crashed: worker lost."),
+        ({"state": "cancelled", "reason": "cancelled", "message": ""}, "Cancelled."),
+    ],
+)
+def test_a_state_is_told_in_a_sentence(changes: dict[str, Any], text: str) -> None:
+    assert sentence(replace(make_run(), **changes), []) == text
+
+
+def test_numbers_are_told_as_people_read_them() -> None:
+    assert [duration(s) for s in (0.0123, 3.21, 245, 7800, 273_600)] == [
+        "12 ms",
+        "3.2 s",
+        "4 min 05 s",
+        "2 h 10 min",
+        "3 d 4 h",
+    ]
+    assert [size(n) for n in (5, 2048, 5 * 1024**3)] == ["5 B", "2.0 KiB", "5.0 GiB"]
+    assert number(0.123456) == "0.1235"
+    assert said("you are out.") == "You are out."
+
+
+def test_json_is_shown_on_as_few_lines_as_can_be_read() -> None:
+    assert pretty('{"a":[1,2]}') == '{"a": [1, 2]}'
+    assert pretty('{"a":[1,2],"b":"%s"}' % ("x" * 60)).splitlines()[1] == '  "a": [1, 2],'
+    assert pretty("no json") == "no json"
+    assert pretty("[" + "1," * 30_000 + "1]").endswith("in all)")
+
+
+def test_a_chart_keeps_its_spikes_when_it_is_thinned() -> None:
+    points = [MetricPoint(n, T0 + n, {"loss": 100.0 if n == 5000 else 1.0}, None) for n in range(10_000)]
+    (chart,) = charts(points)
+    assert (chart.high, chart.low, chart.count) == (100.0, 1.0, 10_000)
+    assert len(chart.line.split()) <= 2 * POINTS_MAX
+    assert min(float(p.split(",")[1]) for p in chart.line.split()) == 4.0
+
+
+def test_a_chart_of_equal_or_odd_values_is_drawn_all_the_same() -> None:
+    flat = charts([MetricPoint(n, T0, {"a": 2.0}, None) for n in range(3)])[0]
+    assert flat.line.count(",") == 3
+    odd: Any = {"a": float("nan"), "b": "Infinity", "c": 1}
+    assert [chart.name for chart in charts([MetricPoint(1, T0, odd, None)])] == ["c"]
+    assert thin([(1.0, 1.0)]) == [(1.0, 1.0)]
