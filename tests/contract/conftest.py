@@ -41,6 +41,12 @@ def story(store: Store) -> Story:
     return Story(store)
 
 
+@pytest.fixture
+def tell() -> type[Story]:
+    """Makes a story of a store that the test opened itself."""
+    return Story
+
+
 class Story:
     """Writes the common first chapters: a run is queued, leased, started; events are reported."""
 

@@ -7,6 +7,7 @@ ran it. So a process killed anywhere in between finds the store either before or
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -16,6 +17,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..errors import StoreFailed, StoreTooNew
+
+_COMMENT = re.compile(r"--[^\n]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,15 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
 def statements(script: str) -> Iterator[str]:
     """The statements of a script, one by one: running it whole would commit what is under way."""
     statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
+    *pieces, rest = script.split(";")
+    for piece in pieces:
+        statement += piece + ";"
+        if sqlite3.complete_statement(statement):  # it knows strings, comments and triggers
+            yield statement.strip()
             statement = ""
-    if statement.strip():
-        raise StoreFailed(f"a migration ends in the middle of a statement: {statement.strip()[:60]}")
+    rest = _COMMENT.sub("", statement + rest).strip()
+    if rest:
+        raise StoreFailed(f"a migration ends in the middle of a statement: {rest[:60]}")
 
 
 def _run(connection: sqlite3.Connection, migration: Migration) -> None:

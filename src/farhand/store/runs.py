@@ -68,10 +68,9 @@ class Runs:
 
     async def attempts(self, run_id: str) -> list[Attempt]:
         """The attempts of the run's own job, first to last. A placed call has attempts of its own."""
-        columns = ", ".join(f"attempts.{name}" for name in ATTEMPTS.columns.split(", "))
         sql = (
-            f"SELECT {columns} FROM jobs JOIN attempts ON attempts.job = jobs.id"
-            " WHERE jobs.run = ? AND jobs.key = '' ORDER BY attempts.number"
+            f"SELECT {ATTEMPTS.columns} FROM attempts"
+            " WHERE job = (SELECT id FROM jobs WHERE run = ? AND key = '') ORDER BY number"
         )
         return await self._database.read(
             lambda connection: [ATTEMPTS.load(row) for row in connection.execute(sql, (run_id,)).fetchall()]

@@ -1,0 +1,122 @@
+"""Every statement that runs with a server's work finds its rows by an index, however many there are."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farhand.lifecycle import Ending
+from farhand.model import Ask, Job, JobSettings, Run
+from farhand.store import Store
+from farhand_worker import protocol
+
+pytestmark = pytest.mark.anyio
+
+WHOLE = {"flows", "workers", "tokens", "meta", "json_each", "events"}
+"""Small tables that are listed whole, and the event log, which is paged along its primary key."""
+
+PARTIAL = {"jobs_queued", "jobs_held", "runs_of_scripts"}
+"""Indexes of only the rows that are looked for; walking one of these is not a scan of the table."""
+
+
+@pytest.fixture
+def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+    """The statements that operations run, as they are written."""
+    from farhand.store.guard import Connection
+
+    seen: set[str] = set()
+    vet = Connection._vet
+
+    def note(self: Connection, sql: str) -> None:
+        seen.add(sql)
+        vet(self, sql)
+
+    monkeypatch.setattr(Connection, "_vet", note)
+    yield seen
+
+
+async def everything(store: Store) -> None:
+    """Walk through every noun of the store."""
+    for number in range(3):
+        key = f"k{number}"
+        run = Run(f"r{number}", "f", "queued", "new", "", "{}", 1.0, idempotency_key=key)
+        settings = JobSettings(retries=1)
+        job = Job(f"j{number}", run.id, "run", "queued", "f", "m:f", {}, "", Ask(), settings, 1.0, 1.0)
+        await store.runs.create(run, job)
+        for _ in range(2):
+            leased = await store.jobs.lease(job.id, "w", 9, 2.0)
+            assert leased is not None
+            lease = leased.job.lease or 0
+            events: list[Any] = [
+                protocol.Started(3.0, 1, "3"),
+                protocol.Log(3.0, "x"),
+                protocol.Metric(3.0, {"a": 1.0}),
+                protocol.TaskBegan("t", "t", 3.0),
+                protocol.Checkpoint("t", "t", "completed", 3.0, 4.0),
+                protocol.Artifact("a", "sha256:1", 1, 3.0),
+                protocol.Call("c", "c", "m:c", {}, {}, 3.0),
+                protocol.Call("d", "d", "m:d", {}, {}, 3.0),
+            ]
+            await store.reports.record(job.id, lease, "engine", 1, events, 5.0)
+            await store.reports.end(job.id, lease, Ending("failed" if number else "crashed"), 6.0)
+        if call := await store.jobs.lease(f"r{number}.2", "w", 9, 2.0):
+            events = [
+                protocol.Started(3.0, 1, "3"),
+                protocol.Call("e", "e", "m:e", {}, {}, 3.0, scope="c"),
+                protocol.Result("completed", 4.0),
+            ]
+            await store.reports.record(call.job.id, call.job.lease or 0, "engine", 1, events, 5.0)
+    await store.runs.cancel("r0", 7.0)
+    script = ["script", {"run": "s", "flow": "f", "params": {}, "at": 1.0}]
+    await store.journals.record("s", 1, [script, ["log", {"at": 1.0, "text": "x"}]], 2.0)
+    await store.journals.open_runs()
+    await store.journals.crash("s", 3.0, "gone")
+    await store.jobs.queued()
+    await store.jobs.held()
+    await store.runs.find("r")
+    await store.runs.attempts("r0")
+    for flow in (None, "f"):
+        for state in (None, "queued"):
+            for cursor in (None, "r2"):
+                await store.runs.page(2, cursor, flow, state)
+    await store.tasks.page("r0")
+    await store.tasks.kept("j0")
+    await store.tasks.placed("j0")
+    await store.logs.page("r0")
+    await store.metrics.page("r0")
+    await store.artifacts.list("r0")
+    await store.events.page()
+    await store.events.page(run="r0")
+    await store.reports.recorded("j0", 1)
+    await store.reports.is_current("j0", 1)
+
+
+def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
+    plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * sql.count("?")).fetchall()
+    found: list[str] = []
+    for *_, detail in plan:
+        words = detail.split()
+        if "TEMP B-TREE" in detail or (
+            words[0] == "SCAN" and words[1] not in WHOLE and words[-1] not in PARTIAL
+        ):
+            found.append(detail)
+    return found
+
+
+async def test_no_statement_scans_a_table_that_grows(tmp_path: Path, statements: set[str]):
+    """B124: a page, the queue, a worker's slots and a run's details cost the same behind a million runs."""
+    store = await Store.open(tmp_path)
+    await everything(store)
+    await store.close()
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        slow = {sql: found for sql in sorted(statements) if (found := scans(connection, sql))}
+    page = [sql for sql in slow if "FROM runs ORDER BY id DESC LIMIT" in sql]
+    for sql in page:  # the first page walks the primary key from its end and stops
+        assert slow.pop(sql)[0].startswith("SCAN runs USING INDEX sqlite_autoindex_runs_1")
+    assert slow == {}
+    assert len(statements) > 50
