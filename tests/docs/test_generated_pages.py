@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.docs.pages import generator, page
+from tests.docs.pages import ROOT, generator, page
 
 GENERATOR = generator()
 
@@ -35,3 +37,11 @@ def test_every_command_and_option_says_what_it_does() -> None:
 
 def test_every_exception_says_what_is_wrong() -> None:
     assert [cls.__name__ for cls in GENERATOR.exceptions() if not cls.__doc__] == []
+
+
+def test_every_environment_variable_is_documented() -> None:
+    sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("worker/src/**/*.py")]
+    read = {
+        name for path in sources for name in re.findall(r"FARHAND_[A-Z_]+[A-Z]\b", path.read_text("utf-8"))
+    }
+    assert sorted(name for name in read if f"`{name}`" not in page("settings.md")) == []

@@ -30,6 +30,7 @@ WORKER = "demo"
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
     help="Where to put the files that the run saves; a new temporary directory by default.",
 )
 def demo(keep: bool, port: int, out: Path | None) -> None:
