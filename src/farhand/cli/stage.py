@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import FarhandError
+from ..errors import FarhandError, Unreachable
 
 READY_S = 60.0
 STOP_S = 15.0
@@ -97,7 +97,7 @@ class Stage:
     def wait(self, what: str, holds: Callable[[], bool], timeout_s: float = READY_S) -> None:
         """Look until it holds. Raises `FarhandError` when a process ends meanwhile, or the time is up."""
         deadline = time.monotonic() + timeout_s
-        while not holds():
+        while not _holds(holds):
             for program in self.programs:
                 if program.process.poll() is not None:
                     code = program.process.returncode
@@ -138,6 +138,14 @@ class Stage:
 
 
 _FARHAND = (sys.executable, "-c", "from farhand.cli import main; main()")
+
+
+def _holds(holds: Callable[[], bool]) -> bool:
+    """Whether it holds; while no server answers, it does not."""
+    try:
+        return holds()
+    except Unreachable:
+        return False
 
 
 def _environment() -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from farhand.cli.stage import Program, Stage
-from farhand.errors import FarhandError
+from farhand.errors import FarhandError, Unreachable
 
 
 @pytest.fixture
@@ -53,3 +53,14 @@ def test_stopping_a_process_twice_is_harmless(stage: Stage) -> None:
     started.stop()
     started.stop()
     assert started.process.returncode is not None
+
+
+def test_a_server_that_dies_while_it_is_asked_is_told_with_its_last_lines(stage: Stage) -> None:
+    started = program(stage, "print('cannot import that'); raise SystemExit(1)")
+
+    def asks() -> bool:
+        started.process.wait()
+        raise Unreachable("no answer")
+
+    with pytest.raises(FarhandError, match=r"(?s)ended with 1.*cannot import that"):
+        stage.wait("the flow is known", asks)
