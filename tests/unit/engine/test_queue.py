@@ -1,0 +1,242 @@
+"""The order of the queue, and what a dispatch costs."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from farhand.engine import queue as queue_module
+from farhand.engine.queue import Queue
+from farhand.model import Ask, Job
+from tests.unit.engine.records import a_job
+
+GPU = Ask(labels=("gpu",))
+
+
+def drained(queue: Queue) -> list[str]:
+    """Take everything in the order in which it would be handed over."""
+    order: list[str] = []
+    while heads := queue.heads():
+        queue.take(heads[0])
+        order.append(heads[0].id)
+    return order
+
+
+def test_the_oldest_is_first_and_priority_goes_before_age() -> None:
+    queue = Queue()
+    queue.add(a_job("young", age_at=3.0), 10.0)
+    queue.add(a_job("old", age_at=1.0), 10.0)
+    queue.add(a_job("urgent", age_at=9.0, priority=5), 10.0)
+    queue.add(a_job("idle", age_at=0.0, priority=-1), 10.0)
+    assert drained(queue) == ["urgent", "old", "young", "idle"]
+    assert len(queue) == 0
+
+
+def test_jobs_of_one_age_go_by_their_ids() -> None:
+    queue = Queue()
+    for name in ("c", "a", "b"):
+        queue.add(a_job(name, age_at=1.0), 10.0)
+    assert drained(queue) == ["a", "b", "c"]
+
+
+def test_lanes_are_ordered_by_their_heads_and_do_not_hold_each_other_up() -> None:
+    """B067, B068: a job that waits for a machine stands in nobody's way, and order holds inside a lane."""
+    queue = Queue()
+    queue.add(a_job("gpu1", age_at=1.0, ask=GPU), 10.0)
+    queue.add(a_job("gpu2", age_at=2.0, ask=GPU), 10.0)
+    queue.add(a_job("cpu", age_at=3.0), 10.0)
+    assert [job.id for job in queue.heads()] == ["gpu1", "cpu"]
+    queue.take(queue.heads()[1])
+    assert [job.id for job in queue.heads()] == ["gpu1"]
+
+
+def test_a_delayed_job_is_due_at_its_moment_and_then_as_old_as_it_was() -> None:
+    queue = Queue()
+    queue.add(a_job("later", age_at=1.0, not_before=20.0), 10.0)
+    queue.add(a_job("now", age_at=2.0), 10.0)
+    assert queue.next_due_at() == 20.0
+    queue.ripen(19.9)
+    assert [job.id for job in queue.heads()] == ["now"]
+    queue.ripen(20.0)
+    assert [job.id for job in queue.heads()] == ["later"]
+    assert queue.next_due_at() is None
+
+
+def test_a_delay_that_is_over_already_is_none() -> None:
+    queue = Queue()
+    queue.add(a_job("a", not_before=5.0), 10.0)
+    assert drained(queue) == ["a"]
+
+
+def test_a_job_added_again_replaces_what_was_there() -> None:
+    queue = Queue()
+    first = a_job("a", age_at=1.0)
+    queue.add(first, 10.0)
+    queue.add(replace(first, attempt=2), 10.0)
+    assert len(queue) == 1
+    assert [job.attempt for job in queue.heads()] == [2]
+    assert drained(queue) == ["a"]
+
+
+def test_a_job_replaced_by_another_record_of_the_same_place_is_never_compared() -> None:
+    queue = Queue()
+    for attempt in range(20):
+        queue.add(a_job("a", age_at=1.0, attempt=attempt), 10.0)
+        queue.add(a_job("b", age_at=1.0, attempt=attempt), 10.0)
+    assert [job.attempt for job in queue.heads()] == [19]
+    assert drained(queue) == ["a", "b"]
+
+
+def test_a_job_moved_to_another_lane_leaves_the_first() -> None:
+    queue = Queue()
+    queue.add(a_job("a"), 10.0)
+    queue.add(a_job("a", ask=GPU), 10.0)
+    assert [job.ask for job in queue.heads()] == [GPU]
+
+
+def test_a_delay_that_was_dropped_does_not_queue_the_job_twice() -> None:
+    queue = Queue()
+    queue.add(a_job("a", not_before=20.0), 10.0)
+    queue.add(a_job("a"), 11.0)
+    queue.ripen(30.0)
+    assert drained(queue) == ["a"]
+
+
+def test_a_delay_that_was_extended_is_kept() -> None:
+    queue = Queue()
+    queue.add(a_job("a", not_before=20.0), 10.0)
+    queue.add(a_job("a", not_before=40.0), 11.0)
+    queue.ripen(30.0)
+    assert queue.heads() == []
+    queue.ripen(40.0)
+    assert drained(queue) == ["a"]
+
+
+def test_a_removed_job_is_forgotten_wherever_it_waits() -> None:
+    queue = Queue()
+    queue.add(a_job("first", age_at=1.0), 10.0)
+    queue.add(a_job("middle", age_at=2.0), 10.0)
+    queue.add(a_job("last", age_at=3.0), 10.0)
+    queue.add(a_job("delayed", not_before=20.0), 10.0)
+    for name in ("first", "middle", "delayed", "never there"):
+        queue.remove(name)
+    queue.ripen(30.0)
+    assert drained(queue) == ["last"]
+
+
+def test_why_a_run_waits_is_told_for_its_own_job_only() -> None:
+    queue = Queue()
+    queue.add(a_job("own", run="r1", ask=GPU), 10.0)
+    queue.add(a_job("call", run="r1", kind="call"), 10.0)
+    queue.explain(GPU, "waits for label gpu")
+    queue.explain(Ask(), "waits for a free slot")
+    assert queue.reason_of_run("r1") == "waits for label gpu"
+    queue.take(next(job for job in queue if job.id == "call"))
+    assert queue.reason_of_run("r1") == "waits for label gpu", "a call that left takes nothing along"
+    queue.remove("own")
+    assert queue.reason_of_run("r1") == ""
+    assert queue.reason_of_run("unheard of") == ""
+
+
+def test_a_reason_does_not_outlive_its_lane() -> None:
+    queue = Queue()
+    queue.add(a_job("a", run="r1"), 10.0)
+    queue.explain(Ask(), "waits for a free slot")
+    drained(queue)
+    queue.add(a_job("b", run="r2"), 10.0)
+    assert queue.reason_of_run("r2") == ""
+
+
+@pytest.mark.parametrize("waiting", [10, 10_000])
+def test_the_cost_of_a_dispatch_does_not_grow_with_the_jobs_that_wait(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted, not timed: a look at the heads touches one entry a lane."""
+    queue = Queue()
+    for number in range(waiting):
+        queue.add(a_job(f"{number:06}", ask=GPU if number % 2 else Ask()), 10.0)
+    looked_at: list[str] = []
+    jobs: dict[str, Job] = queue._jobs
+
+    class Counting(dict[str, Job]):
+        def get(self, key: str, default: Any = None) -> Any:
+            looked_at.append(key)
+            return super().get(key, default)
+
+    queue._jobs = Counting(jobs)
+    assert len(queue.heads()) == 2
+    assert len(looked_at) == 2
+
+
+def test_with_thousands_of_lanes_a_take_touches_only_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = Queue()
+    for number in range(3000):
+        queue.add(a_job(f"{number:06}", age_at=float(number), ask=Ask(runs_on=f"w{number}")), 10.0)
+    heads = queue.heads()
+    assert len(heads) == 3000
+    popped: list[Any] = []
+
+    real = heapq.heappop
+
+    def counting_pop(heap: list[Any]) -> Any:
+        popped.append(heap)
+        return real(heap)
+
+    monkeypatch.setattr(queue_module.heapq, "heappop", counting_pop)
+    queue.take(heads[0])
+    assert len(popped) == 1
+    assert len(queue) == 2999
+    assert heads[0] not in queue.heads()
+
+
+operations = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "remove", "take", "ripen"]),
+        st.sampled_from("abcd"),
+        st.integers(-1, 1),
+        st.integers(0, 3),
+        st.integers(0, 8),
+        st.booleans(),
+    ),
+    max_size=60,
+)
+
+
+@given(operations)
+def test_whatever_happens_the_queue_agrees_with_a_plain_list(steps: list[tuple[Any, ...]]) -> None:
+    queue = Queue()
+    expected: dict[str, Job] = {}
+    now = 0.0
+    for number, (step, name, priority, age, delay, gpu) in enumerate(steps):
+        if step == "add":
+            job = a_job(
+                name,
+                priority=priority,
+                age_at=float(age),
+                not_before=now + delay,
+                ask=GPU if gpu else Ask(),
+                attempt=number,
+            )
+            expected[name] = job
+            queue.add(job, now)
+        elif step == "remove":
+            expected.pop(name, None)
+            queue.remove(name)
+        elif step == "take" and (heads := queue.heads()):
+            queue.take(heads[0])
+            del expected[heads[0].id]
+        elif step == "ripen":
+            now += delay
+            queue.ripen(now)
+    ready = [job for job in expected.values() if job.not_before <= now]
+    queue.ripen(now)
+    assert len(queue) == len(expected)
+    by_lane: dict[Ask, Job] = {}
+    for job in sorted(ready, key=lambda job: (-job.priority, job.age_at, job.id)):
+        by_lane.setdefault(job.ask, job)
+    assert queue.heads() == list(by_lane.values())
