@@ -16,6 +16,7 @@ import httpx2
 
 from .. import errors
 from ..errors import FarhandError, Refused, Unauthorized, Unreachable, Usage
+from .home import home_of
 
 API = "/api/v1"
 PATIENCE_S = 60.0
@@ -34,6 +35,16 @@ class Client:
         self._token = token
         # A proxy cannot reach what listens on this machine's loopback.
         self._http = httpx2.Client(timeout=_TIMEOUT, trust_env=not _is_local(self.url))
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self._http.close()
 
     def answers(self) -> bool:
         """Whether a server is there and ready."""
@@ -125,7 +136,9 @@ def _said(response: httpx2.Response) -> FarhandError:
     known = _by_code().get(code)
     if known is not None:
         return known(detail)
-    return (Refused if response.status_code in (401, 403) else Usage)(detail)
+    if response.status_code in (401, 403):
+        return Refused(detail)
+    return Usage(detail) if response.status_code < 500 else FarhandError(detail)
 
 
 def _by_code() -> dict[str, type[FarhandError]]:
@@ -134,11 +147,6 @@ def _by_code() -> dict[str, type[FarhandError]]:
 
 
 # ---------------------------------------------------------------- finding the server
-
-
-def home_of(home: Path | None) -> Path:
-    """The home that is meant: ``--home``, FARHAND_HOME, ~/.farhand."""
-    return (home or Path(os.environ.get("FARHAND_HOME") or "~/.farhand")).expanduser().absolute()
 
 
 def find(url: str | None = None, home: Path | None = None, insecure: bool = False) -> Client:

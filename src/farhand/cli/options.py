@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
 
-from .client import Client, find
+if TYPE_CHECKING:
+    from .client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +42,9 @@ def calls_server(command: Callable[Concatenate[Client, P], R]) -> Callable[..., 
     @click.option("--insecure", is_flag=True, help="Send the token over http to another machine.")
     @functools.wraps(command)
     def calling(url: str | None, home: Path | None, insecure: bool, *args: Any, **options: Any) -> R:
-        return command(find(url, home, insecure), *args, **options)
+        from .client import find
+
+        with find(url, home, insecure) as client:
+            return command(client, *args, **options)
 
     return calling

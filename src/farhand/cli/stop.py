@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from ..errors import FarhandError, Unreachable
-from .client import home_of
+from .home import home_of
 from .options import home_option
 
 _LOOK_S = 0.05

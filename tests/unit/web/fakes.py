@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from farhand.blobs import Blobs
-from farhand.engine.bus import Bus
+from farhand.engine.bus import Bus, Notice
 from farhand.engine.tokens import Identity
 from farhand.errors import Conflict, InvalidParameters, NotFound, Unauthorized
 from farhand.model import (
@@ -189,6 +190,18 @@ class FakeFleet:
         return self.holders.get(job)
 
 
+class ThreadedBus(Bus):
+    """A bus that a test may publish on from outside the server's loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def subscribe(self) -> Any:
+        self.loop = asyncio.get_running_loop()
+        return super().subscribe()
+
+
 class FakeServices:
     def __init__(self, directory: Path) -> None:
         self.flows = FakeFlows()
@@ -196,9 +209,14 @@ class FakeServices:
         self.workers = FakeWorkers()
         self.tokens = FakeTokens()
         self.fleet = FakeFleet()
-        self.bus = Bus()
+        self.bus = ThreadedBus()
         self.blobs = Blobs(directory / "blobs")
         self.runtime = self.blobs.put_bytes(b"PK the runtime")
+
+    def publish(self, notice: Notice) -> None:
+        """Publish a notice to whoever streams from a server in another thread."""
+        assert self.bus.loop is not None, "nobody streams"
+        self.bus.loop.call_soon_threadsafe(self.bus.publish, notice)
 
 
 def problem_of(answer: Any) -> tuple[int, str]:

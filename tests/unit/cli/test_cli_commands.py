@@ -1,0 +1,182 @@
+"""What the commands print for people and for programs, against a real HTTP server."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from farhand.cli import output
+from farhand.cli.stop import owner
+from farhand.model import LogLine
+from tests.unit.web.fakes import T0, FakeServices, make_run
+
+from .conftest import Call
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+def test_starting_a_run_prints_its_id(call: Call) -> None:
+    done = call("runs", "start", "train", "-p", "lr=0.5")
+    assert (done.exit_code, done.stdout) == (0, "0new1\n")
+
+
+def test_starting_with_a_wrong_parameter_is_2(call: Call) -> None:
+    done = call("runs", "start", "train", "-p", "depth=1")
+    assert done.exit_code == 2
+    assert "depth" in done.stderr
+    assert call("runs", "start", "none").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [("completed", 0), ("failed", 1), ("cancelled", 1), ("crashed", 1)]
+)
+def test_waiting_ends_with_the_runs_outcome(
+    call: Call, services: FakeServices, monkeypatch: pytest.MonkeyPatch, state: str, code: int
+) -> None:
+    async def start(*_: object) -> object:
+        return services.runs.items["0run1"]
+
+    services.runs.items["0run1"] = make_run(state=state, message="why")
+    services.runs.lines = [LogLine(1, T0, "hello", "stdout", "info", None, 1)]
+    monkeypatch.setattr(services.runs, "start", start)
+    done = call("runs", "start", "train", "--follow")
+    assert done.exit_code == code
+    assert done.stdout == "hello\n"
+    assert state in done.stderr
+    done = call("runs", "start", "train", "--wait", "--json")
+    assert (done.exit_code, json.loads(done.stdout)["state"]) == (code, state)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("runs", "list"),
+        ("runs", "show", "0run1"),
+        ("runs", "start", "train"),
+        ("flows", "list"),
+        ("flows", "show", "train"),
+        ("workers", "list"),
+        ("workers", "show", "gpu1"),
+        ("tokens", "list"),
+        ("tokens", "create", "gpu1"),
+        ("signin",),
+    ],
+)
+def test_json_is_all_that_json_prints(call: Call, words: tuple[str, ...]) -> None:
+    done = call(*words, "--json")
+    assert done.exit_code == 0
+    json.loads(done.stdout)
+    assert done.stderr == ""
+    assert call(*words).exit_code == 0
+
+
+def test_a_list_is_plain_columns_where_nobody_looks_on(call: Call) -> None:
+    head, row = call("runs", "list").stdout.splitlines()
+    assert head.split()[:3] == ["run", "flow", "state"]
+    assert row.split()[:4] == ["0run1", "train", "completed", "server"]
+    assert "\x1b" not in head + row
+
+
+def test_a_run_is_shown_with_its_attempts(call: Call) -> None:
+    shown = call("runs", "show", "0run1").stdout
+    for part in ("train", "completed", '{"a": 1}', "box", "2.00 s", " ago)"):
+        assert part in shown
+
+
+def test_a_log_is_printed_as_it_was_written(call: Call, services: FakeServices) -> None:
+    services.runs.lines = [LogLine(n, T0, f"line {n}", "stdout", "info", None, 1) for n in (1, 2)]
+    assert call("runs", "logs", "0run1").stdout == "line 1\nline 2\n"
+    assert call("runs", "logs", "0run1", "--follow").stdout == "line 1\nline 2\n"
+    numbers = [
+        json.loads(line)["number"] for line in call("runs", "logs", "0run1", "--json").stdout.splitlines()
+    ]
+    assert numbers == [1, 2]
+
+
+def test_cancelling_says_the_state_and_a_finished_run_is_1(call: Call, services: FakeServices) -> None:
+    assert call("runs", "cancel", "0run1").exit_code == 1
+    services.runs.items["0run1"] = make_run(state="running")
+    assert call("runs", "cancel", "0run1").stdout == "0run1 is cancelling\n"
+
+
+def test_a_token_goes_to_stdout_alone(call: Call, services: FakeServices) -> None:
+    done = call("tokens", "create", "gpu1", "--labels", "gpu, zone=eu", "--expires", "2h")
+    assert done.stdout == "text-of-jti0\n"
+    token = services.tokens.items["jti0"]
+    assert token.labels == ("gpu", "zone=eu")
+    assert token.expires_at == T0 + 7200
+    assert "jti0" in call("tokens", "list").stdout
+    assert call("tokens", "revoke", "jti0").stdout == "jti0 is revoked\n"
+    assert call("tokens", "revoke", "jti0").stdout == "jti0 was revoked before\n"
+    assert call("tokens", "revoke", "none").exit_code == 2
+    assert call("tokens", "create", "gpu1", "--expires", "soon").exit_code == 2
+
+
+def test_a_sign_in_link_opens_the_console(call: Call, server: str) -> None:
+    import httpx2
+
+    link = call("signin").stdout.strip()
+    assert link.startswith(f"{server}/signin?code=")
+    assert httpx2.get(link).status_code == 303
+
+
+def test_stopping_asks_the_process_that_holds_the_lock_and_waits(call: Call, home: Path) -> None:
+    assert call("stop").exit_code == 3
+    script = (
+        "import fcntl, os, signal, sys\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.flock(fd, fcntl.LOCK_EX)\n"
+        "os.write(fd, str(os.getpid()).encode())\n"
+        "print('held', flush=True)\n"
+        "signal.sigwait([signal.SIGTERM])\n"
+    )
+    mask = [signal.SIGTERM]
+    signal.pthread_sigmask(signal.SIG_BLOCK, mask)
+    try:
+        holder = subprocess.Popen(
+            [sys.executable, "-c", script, str(home / "store.lock")], stdout=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, mask)
+    assert holder.stdout is not None
+    with holder.stdout:
+        assert holder.stdout.readline() == "held\n"
+        assert owner(home) == holder.pid
+        assert "has stopped" in call("stop").stdout
+        assert holder.wait(10) == 0
+    assert owner(home) is None
+
+
+def test_a_lock_file_that_nobody_holds_names_nobody(home: Path) -> None:
+    descriptor = os.open(home / "store.lock", os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, b"1\n")
+    assert owner(home) is None
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    assert owner(home) == 1
+    os.close(descriptor)
+
+
+def test_moments_are_local_and_relative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.time, "time", lambda: T0)
+    assert output.moment(None) == "-"
+    assert output.moment(T0 - 90).endswith("(90 s ago)")
+    assert output.moment(T0 - 7200).endswith("(2 h ago)")
+    assert output.moment(T0 + 30 * 86400).endswith("(in 30 d)")
+    assert output.took(T0 - 5, None) == "5.00 s"
+    assert output.took(None, None) == "-"
+
+
+def test_the_workers_options_are_passed_on(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    import farhand_worker.__main__ as program
+
+    got: list[list[str]] = []
+    monkeypatch.setattr(program, "main", lambda arguments: got.append(arguments) or 3)
+    done = call("worker", "--url", "http://x", "--parallel", "2", "--help")
+    assert (done.exit_code, got) == (3, [["--url", "http://x", "--parallel", "2", "--help"]])
