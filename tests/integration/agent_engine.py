@@ -95,7 +95,7 @@ class Engine:
                 "at": time.time(),
                 "value": {"enc": "json", "text": json.dumps(names["value"])},
             }
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - it is what the job did
             result = {"state": "failed", "at": time.time(), "message": repr(error)}
         self.report("result", result, names.get("digests"), urgent=True)
         with self.writing:

@@ -42,6 +42,18 @@ from farhand_worker.protocol import (
     encode,
 )
 
+STUBBORN = """
+import subprocess, sys, time
+inner = "import os, signal, time; os.setsid(); signal.signal(15, signal.SIG_IGN); "
+inner += "print('stubborn', os.getpid(), flush=True); time.sleep(600)"
+outer = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', %r])" % inner
+subprocess.run([sys.executable, '-c', outer])
+log('begun')
+"""
+"""Leaves a grandchild that has called setsid, ignores SIGTERM and says its process id."""
+
+SLEEP = "time.sleep(600)\n"
+
 TENTH = Times().scaled(0.1)
 TOKEN = "a-token-of-a-worker"
 ENGINE = Path(__file__).with_name("agent_engine.py")
@@ -211,7 +223,7 @@ class FakeServer:
         record = self.record(job, lease)
         await until(lambda: text in record.texts(source), f"the line {text!r} of {job}")
 
-    # ------------------------------------------------------------ the front: HTTP, and bytes for the websocket
+    # ------------------------------------------------------------ HTTP, and bytes for the websocket
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
@@ -340,6 +352,16 @@ class FakeServer:
 
     async def _on_bye(self, message: Bye) -> None:
         self.byes.append(message)
+        if self._session is not None:
+            await self._session.close()
+
+
+async def stubborn(server: FakeServer, job: str) -> tuple[int, int]:
+    """The engine of a job that runs `STUBBORN`, and the grandchild."""
+    record = server.record(job)
+    text = await until(lambda: [t for t in record.texts("agent") if t.startswith("stubborn")], "the child")
+    await server.line(job, "begun")
+    return record.events["engine"][0][1]["pid"], int(text[0].split()[1])
 
 
 class AgentProcess:

@@ -121,22 +121,22 @@ class Agent:
             if not self._leave_if_done() and self._session is not None:
                 self._session.finish("draining")  # the next hello says so
         elif self._signals == 2:
-            self._stop("stopping")
+            self._stop("stopping", _LEAVE_S)
         else:
             self._pool.kill_all()
 
-    def _stop(self, why: str) -> None:
+    def _stop(self, why: str, linger_s: float) -> None:
         running = self._holdings.running
         _log.info("%s: ends %d jobs with grace", why, len(running))
         for attempt in running:
             attempt.stop("stopped")
-        self._background(self._leave())
+        self._background(self._leave(linger_s))
 
-    async def _leave(self) -> None:
+    async def _leave(self, linger_s: float) -> None:
         for attempt in self._holdings.running:
             await attempt.over.wait()
         # What is not acknowledged by then stays on disk for the next agent.
-        await asyncio.sleep(_LEAVE_S)
+        await asyncio.sleep(linger_s)
         self._finish("stopped")
 
     def _leave_if_done(self) -> bool:
@@ -231,8 +231,7 @@ class Agent:
     def _orphaned(self) -> None:
         if self._signals < 2:
             self._signals = 2
-            self._stop(f"no server has answered for {self._options.orphan_s:g} s")
-            self._leave_if_done()
+            self._stop(f"no server has answered for {self._options.orphan_s:g} s", 0.0)
 
     # ------------------------------------------------------------ sessions
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Awaitable, Callable, Dict, Optional, Set
 
 from .state import StateDirectory
-from .transfer import Transfer, TransferFailed
+from .transfer import Corrupt, Transfer, TransferFailed
 
 BLOB_BYTES_MAX = 1024 * 1024 * 1024
 """Blobs beyond this go, the longest unused first, when no job needs them."""
@@ -119,7 +119,8 @@ class Cache:
                 await self._in_thread(lambda: self._transfer.get(path, digest, target))
                 return
             except TransferFailed as error:
-                if error.final or attempt == _TRIES - 1:
+                tries = 2 if isinstance(error, Corrupt) else _TRIES
+                if error.final or attempt + 1 >= tries:
                     raise NotFetched(str(error)) from error
                 await asyncio.sleep(0.25 * 2**attempt)
             except OSError as error:

@@ -105,13 +105,13 @@ class Attempt:
                 engine = await self._preparing
                 end = await self._execute(engine)
             else:
-                end = self._exit_before_start("")
+                end = self._without_engine("")
         except NotFetched as error:
-            end = self._exit_before_start(str(error))
+            end = self._without_engine(str(error))
         except OSError as error:
-            end = self._exit_before_start(f"this worker cannot prepare it: {error}")
+            end = self._without_engine(f"this worker cannot prepare it: {error}")
         except asyncio.CancelledError:
-            end = self._exit_before_start("")
+            end = self._without_engine("")
         await self._seal(end)
         for timer in self._stop.timers if self._stop else []:
             timer.cancel()
@@ -145,7 +145,7 @@ class Attempt:
         if end is None:
             engine.drain_output()
             self._host.pool.release(engine, self._retire or self._stop is not None)
-            return Exit(wall_now(), "crashed", "the engine ended the job without a result")
+            return self._without_engine("the engine ended the job without a result", "crashed")
         reason = self._fate or (self._stop.reason if self._stop else None) or end.killed
         if reason == "deadline":
             reason = "lease"
@@ -153,11 +153,11 @@ class Attempt:
         known = reason if reason in _WORDS else "crashed"
         return Exit(wall_now(), _REASONS.get(str(known), str(known)), words, end.code, end.signal)
 
-    def _exit_before_start(self, why: str) -> Exit:
+    def _without_engine(self, why: str, otherwise: str = "not_started") -> Exit:
         reason = self._fate or (self._stop.reason if self._stop else None)
         if reason in _WORDS:
             return Exit(wall_now(), _REASONS.get(str(reason), str(reason)), _WORDS[str(reason)])
-        return Exit(wall_now(), "not_started", why or "the hand-off was broken off")
+        return Exit(wall_now(), otherwise, why or "the hand-off was broken off")
 
     async def _seal(self, end: Exit) -> None:
         stopped = self._stop is not None and self._stop.reason == "stopped"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional
 
@@ -13,6 +14,7 @@ from .clock import lease_now
 from .protocol import Bye, Heartbeat, ProtocolViolation, decode, encode
 
 _BEATS_UNANSWERED = 3
+_GOODBYE_S = 0.5
 
 
 class SessionOver(Exception):
@@ -41,6 +43,7 @@ class Session:
         self._beat = 0
         self._unanswered: Dict[int, float] = {}
         self._over: Optional[str] = None
+        self._patience_s = 0.0
 
     def send(self, message: Any) -> None:
         """Send a control message, before any report that has not gone yet."""
@@ -55,6 +58,7 @@ class Session:
         """End the session, after a goodbye if there is one."""
         if bye is not None:
             self._control.append(encode(bye))
+            self._patience_s = _GOODBYE_S
         self._over = why
         self._wake.set()
 
@@ -86,12 +90,19 @@ class Session:
             while True:
                 text = self._control.popleft() if self._control else None
                 if text is None and self._over is not None:
-                    await self._socket.close()
+                    await self._part()
                     raise SessionOver(self._over)
                 text = text or self._reports()
                 if text is None:
                     break
                 await self._socket.send(text)
+
+    async def _part(self) -> None:
+        """After a goodbye the server closes; closing first might keep it from reading that."""
+        if self._patience_s:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._socket.wait_closed(), self._patience_s)
+        await self._socket.close()
 
     async def _receive_all(self) -> None:
         while True:

@@ -26,6 +26,10 @@ class TransferFailed(Exception):
         self.final = final
 
 
+class Corrupt(TransferFailed):
+    """What arrived is not what the digest says; it is worth one more try."""
+
+
 class Transfer:
     """Gets and puts files. ``address`` may change between calls: a server can come back elsewhere."""
 
@@ -115,7 +119,7 @@ def _receive(response: http.client.HTTPResponse, digest: str, target: Path) -> N
             file.flush()
             os.fsync(file.fileno())
         if f"sha256:{check.hexdigest()}" != digest:
-            raise TransferFailed(f"what arrived is not {digest}", False)
+            raise Corrupt(f"what arrived is not {digest}", False)
         os.replace(name, target)
     finally:
         if os.path.exists(name):
