@@ -75,6 +75,7 @@ async def test_lines_may_not_be_missing(store):
         [SCRIPT, SCRIPT],
         [SCRIPT, ["started", {"at": 1.0, "pid": 1, "python": "3"}]],
         [SCRIPT, ["nonsense", {}]],
+        [SCRIPT, ["result", {"state": "maybe", "at": 1.0}]],
         [SCRIPT, ["log", {"at": "x"}]],
         [SCRIPT, []],
     ],

@@ -56,6 +56,14 @@ async def test_a_gap_between_events_is_refused_and_nothing_of_it_kept(story):
     assert await story.state(leased.run.id) == "running"
 
 
+async def test_events_are_numbered_from_one(story):
+    leased = await story.running()
+    with pytest.raises(protocol.ProtocolViolation):
+        await story.store.reports.record(
+            leased.job.id, leased.job.lease, "agent", 0, [story.log("a"), story.log("b")], story.now
+        )
+
+
 async def test_each_source_counts_its_own_events(story):
     leased = await story.running()
     await story.report(leased, story.log("from outside"), source=protocol.AGENT)
@@ -107,7 +115,14 @@ async def test_a_batch_that_goes_on_after_its_result_is_refused_whole(story):
     assert await story.state(leased.run.id) == "running"
 
 
-@pytest.mark.parametrize("event", [protocol.Result("maybe", 1.0), protocol.Exit(1.0, "bored", "")])
+@pytest.mark.parametrize(
+    "event",
+    [
+        protocol.Result("maybe", 1.0),
+        protocol.Exit(1.0, "bored", ""),
+        protocol.Checkpoint("k", "t", "maybe", 1.0, 2.0),
+    ],
+)
 async def test_an_end_that_there_is_not_is_refused(story, event):
     leased = await story.running()
     with pytest.raises(protocol.ProtocolViolation):

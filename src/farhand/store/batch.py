@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from farhand_worker.protocol import Artifact, Checkpoint, Log, Metric, ProtocolViolation, TaskBegan
+from farhand_worker.protocol import Artifact, Checkpoint, Log, Metric, ProtocolViolation, Result, TaskBegan
 
+from ..lifecycle import Ending
 from ..model import Job
 from .artifacts import add_artifact
 from .changes import Effects
@@ -85,6 +86,13 @@ STREAMING = {
 """Kind → handler of what does not move the run; a table for each source adds what does."""
 
 STREAMED = frozenset(STREAMING)
+
+
+def ending_of(event: Result) -> Ending:
+    """How user code says it ended."""
+    if event.state not in ("completed", "failed", "cancelled"):
+        raise ProtocolViolation(f"a result cannot be {event.state!r}")
+    return Ending(event.state, event.reason, event.message)
 
 
 def unexpected(kind: str) -> ProtocolViolation:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from .filesystem import refuse_network
 from .guard import Connection
 from .lock import HomeLock
 from .migrate import Migration, migrate, packaged, refuse_newer
@@ -51,7 +52,7 @@ class Database:
         """Take the home, migrate the store and start the threads.
 
         Raises `StoreLocked` when another process owns the home, `StoreTooNew` when the file is from a
-        newer farhand.
+        newer farhand, `Usage` when the home lies on a network file system.
         """
         lock, connection, file = await asyncio.to_thread(_prepare, path, migrations or packaged())
         return cls(lock, Writer(connection, on_death), Readers(file), connection)
@@ -90,6 +91,7 @@ def _prepare(path: Path, migrations: Sequence[Migration]) -> tuple[HomeLock, sql
     if path.is_dir():
         path = path / FILE_NAME
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    refuse_network(path.parent)
     lock = HomeLock(path.with_name(LOCK_NAME))
     try:
         refuse_newer(path, migrations)

@@ -6,6 +6,8 @@ either queues the job again or ends it, its run or call, and every call that was
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..errors import Conflict
 from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
 from ..model import Job, Json
@@ -23,30 +25,51 @@ _ERRORS = {
 """Reason of a call's end → the exception its parent sees when user code raised none."""
 
 
-def end_attempt(
-    connection: Connection,
-    effects: Effects,
-    job: Job,
-    ending: Ending,
-    now: float,
-    at: float | None = None,
-    value: Json | None = None,
-    error: Json | None = None,
-) -> None:
-    """End the job's current lease. ``at`` is when it ended by the worker's clock, where it said so."""
-    ended_at = max(now if at is None else at, job.started_at or 0.0)
+@dataclass(frozen=True, slots=True)
+class End:
+    """How an attempt ended, with what user code left, and when by the clock of whoever saw it."""
+
+    ending: Ending
+    at: float
+    value: Json | None = None
+    error: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The final state of a run or a placed call."""
+
+    state: str
+    reason: str
+    message: str
+    at: float
+    value: Json | None = None
+    error: Json | None = None
+
+
+def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, now: float) -> None:
+    """End the job's current lease."""
+    ending, at = end.ending, max(end.at, job.started_at or 0.0)
     verdict = conclude(_standing(job), ending)
     connection.execute(
         "UPDATE attempts SET ended_at = ?, outcome = ?, reason = ?, message = ? WHERE lease = ?",
-        (ended_at, ending.state, ending.reason or ending.state, ending.message, job.lease),
+        (at, ending.state, ending.reason or ending.state, ending.message, job.lease),
     )
     effects.release(job)
     if verdict.requeued:
         _requeue(connection, effects, job, verdict, now)
-    elif job.kind == "run":
-        _finish_run(connection, effects, job, verdict, now, ended_at, value, error)
-    else:
-        _finish_call(connection, effects, job, verdict, now, ended_at, value, error)
+        return
+    completed = verdict.state == "completed"
+    outcome = _Outcome(
+        verdict.state,
+        verdict.reason,
+        verdict.message,
+        at,
+        end.value if completed else None,
+        None if completed else end.error,
+    )
+    _end_job(connection, job, verdict)
+    _FINISH[job.kind](connection, effects, job, outcome, now)
 
 
 def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float) -> None:
@@ -165,58 +188,42 @@ def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> No
         )
 
 
-def _finish_run(
-    connection: Connection,
-    effects: Effects,
-    job: Job,
-    verdict: Verdict,
-    now: float,
-    ended_at: float,
-    value: Json | None,
-    error: Json | None,
-) -> None:
-    _end_job(connection, job, verdict)
+def _finish_run(connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float) -> None:
     run = load_run(connection, job.run)
-    outcome = {"result": value} if verdict.state == "completed" else {"error": error}
     move_run(
-        connection,
-        effects,
-        run,
-        verdict.state,
-        verdict.reason,
-        verdict.message,
-        now,
-        ended_at=ended_at,
-        **outcome,
-    )
+        connection, effects, run, outcome.state, outcome.reason, outcome.message, now,
+        ended_at=outcome.at, result=outcome.value, error=outcome.error,
+    )  # fmt: skip
     close_calls(connection, effects, job.run, now)
-    close_tasks(connection, job.run, _left_behind(verdict), ended_at)
+    close_tasks(connection, job.run, left_behind(outcome.state), outcome.at)
 
 
-def _finish_call(
-    connection: Connection,
-    effects: Effects,
-    job: Job,
-    verdict: Verdict,
-    now: float,
-    ended_at: float,
-    value: Json | None,
-    error: Json | None,
-) -> None:
-    _end_job(connection, job, verdict)
+def _finish_call(connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float) -> None:
     close_calls(connection, effects, job.run, now, job.id)
-    close_tasks(connection, job.run, _left_behind(verdict), ended_at, job.id)
-    _end_task_of(
+    close_tasks(connection, job.run, left_behind(outcome.state), outcome.at, job.id)
+    error = outcome.error
+    if outcome.state != "completed" and error is None:
+        error = call_error(outcome.reason, outcome.message)
+    ended = move_call(
         connection,
-        effects,
         job,
-        verdict.state,
-        verdict.reason,
-        verdict.message,
-        ended_at,
-        value if verdict.state == "completed" else None,
-        None if verdict.state == "completed" else error,
+        outcome.state,
+        ended_at=outcome.at,
+        attempts=job.attempt,
+        kept=int(outcome.state != "cancelled"),
+        value=optional_json(outcome.value),
+        error=optional_json(error),
     )
+    effects.streams.add(job.run)
+    if ended and job.parent_job is not None:
+        row = connection.execute(
+            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND key = ?", (job.run, job.key)
+        ).fetchone()
+        effects.outcomes.append(PlacedOutcome(job.parent_job, job.key, outcome_body(TASK_RUNS.load(row))))
+
+
+_FINISH = {"run": _finish_run, "call": _finish_call}
+"""Kind of job → what ends with it."""
 
 
 def _end_job(connection: Connection, job: Job, verdict: Verdict) -> None:
@@ -231,9 +238,9 @@ def _end_job(connection: Connection, job: Job, verdict: Verdict) -> None:
     )
 
 
-def _left_behind(verdict: Verdict) -> str:
-    """What becomes of task runs that were under way when their job ended."""
-    return "crashed" if verdict.state == "crashed" else "cancelled"
+def left_behind(state: str) -> str:
+    """What becomes of task runs that were under way when their run or call ended in ``state``."""
+    return "crashed" if state == "crashed" else "cancelled"
 
 
 def close_tasks(connection: Connection, run: str, state: str, at: float, job: str | None = None) -> None:
@@ -244,38 +251,6 @@ def close_tasks(connection: Connection, run: str, state: str, at: float, job: st
         " AND state IN ('queued', 'running') AND placed IS NULL",
         (state, at, *keys),
     )
-
-
-def _end_task_of(
-    connection: Connection,
-    effects: Effects,
-    job: Job,
-    state: str,
-    reason: str,
-    message: str,
-    at: float,
-    value: Json | None,
-    error: Json | None,
-) -> None:
-    """End the task run of a placed call and tell its parent."""
-    if state != "completed" and error is None:
-        error = call_error(reason, message)
-    ended = move_call(
-        connection,
-        job,
-        state,
-        ended_at=at,
-        attempts=job.attempt,
-        kept=int(state != "cancelled"),
-        value=optional_json(value),
-        error=optional_json(error),
-    )
-    effects.streams.add(job.run)
-    row = connection.execute(
-        f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND key = ?", (job.run, job.key)
-    ).fetchone()
-    if ended and job.parent_job is not None:
-        effects.outcomes.append(PlacedOutcome(job.parent_job, job.key, outcome_body(TASK_RUNS.load(row))))
 
 
 def call_error(reason: str, message: str) -> Json:

@@ -16,10 +16,10 @@ from farhand_worker.protocol import EVENTS, ProtocolViolation, Result
 
 from ..lifecycle import RUN, Ending, Standing, conclude, is_terminal
 from ..model import Run
-from .batch import STREAMING, Batch, unexpected
+from .batch import STREAMING, Batch, ending_of, unexpected
 from .changes import Changes, Effects
 from .database import Database
-from .endings import close_tasks
+from .endings import close_tasks, left_behind
 from .guard import Connection
 from .moves import load_run, move_run, note_run
 from .rows import RUNS, optional_json, storable
@@ -108,6 +108,8 @@ def _record(connection: Connection, run_id: str, first: int, events: list[Any], 
     last = first + len(events) - 1
     if last <= imported:
         return imported
+    if first < 1:
+        raise ProtocolViolation(f"lines are numbered from 1, not from {first}")
     if first > imported + 1:
         raise ProtocolViolation(f"lines {imported + 1} to {first - 1} of journal {run_id} are missing")
     events = events[imported + 1 - first :]
@@ -149,10 +151,10 @@ def _open(connection: Connection, run_id: str, script: Any, now: float) -> None:
 
 def _on_result(batch: Batch, event: Result) -> None:
     batch.flush()
+    ending = ending_of(event)
     run = load_run(batch.connection, batch.run)
     if is_terminal(RUN, run.state):
         return  # it was called crashed meanwhile, and a terminal state is final
-    ending = Ending(event.state, event.reason, event.message)
     outcome = {"result": event.value} if event.state == "completed" else {"error": event.error}
     _end(batch.connection, batch.effects, run, ending, batch.now, event.at, outcome)
 
@@ -172,7 +174,7 @@ def _end(
         connection, effects, run, verdict.state, verdict.reason, verdict.message, now,
         ended_at=at, **outcome,
     )  # fmt: skip
-    close_tasks(connection, run.id, "crashed" if verdict.state == "crashed" else "cancelled", at)
+    close_tasks(connection, run.id, left_behind(verdict.state), at)
 
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {**STREAMING, Result: _on_result}

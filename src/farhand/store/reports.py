@@ -20,10 +20,10 @@ from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Start
 from ..errors import StaleLease
 from ..lifecycle import Ending
 from ..model import Ask, Job, JobSettings, TaskRun
-from .batch import STREAMED, STREAMING, Batch, unexpected
+from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .changes import Changes, Effects, PlacedOutcome, Recorded
 from .database import Database
-from .endings import call_error, end_attempt
+from .endings import End, call_error, end_attempt
 from .guard import Connection
 from .moves import LIVE, change_job, load_job, load_run, move_call, move_job, move_run
 from .rows import JOBS, TASK_RUNS, storable
@@ -37,8 +37,6 @@ _EXITS = {
     "not_started": "not_started",
 }
 """Reasons an agent may give for an engine's end → the reason that is shown."""
-
-_RESULTS = frozenset({"completed", "failed", "cancelled"})
 
 
 class Reports:
@@ -74,7 +72,7 @@ class Reports:
             if job is None or not _holds(job, lease):
                 return None
             effects = Effects()
-            end_attempt(connection, effects, job, ending, now)
+            end_attempt(connection, effects, job, End(ending, now), now)
             return effects.freeze()
 
         return await self._database.write(write)
@@ -116,6 +114,8 @@ def _record(
     last = first + len(events) - 1
     if last <= recorded:
         return Recorded(recorded, Changes())
+    if first < 1:
+        raise ProtocolViolation(f"events are numbered from 1, not from {first}")
     job = load_job(connection, job_id)
     if job is None or not _holds(job, lease):
         raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
@@ -256,23 +256,20 @@ def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
 
 
 def _on_result(batch: _Reported, event: Result) -> None:
-    if event.state not in _RESULTS:
-        raise ProtocolViolation(f"a result cannot be {event.state!r}")
-    ending = Ending(event.state, event.reason, event.message)
-    _end(batch, ending, event.at, event.value, event.error)
+    _end(batch, End(ending_of(event), event.at, event.value, event.error))
 
 
 def _on_exit(batch: _Reported, event: Exit) -> None:
     if event.reason not in _EXITS:
         raise ProtocolViolation(f"an engine cannot have ended for {event.reason!r}")
-    _end(batch, Ending(event.reason, _EXITS[event.reason], event.message), event.at, None, None)
+    _end(batch, End(Ending(event.reason, _EXITS[event.reason], event.message), event.at))
 
 
-def _end(batch: _Reported, ending: Ending, at: float, value: Any, error: Any) -> None:
+def _end(batch: _Reported, end: End) -> None:
     batch.flush()
     if batch.tasks.progressed:
         _reset_crashes(batch)
-    end_attempt(batch.connection, batch.effects, batch.held, ending, batch.now, at, value, error)
+    end_attempt(batch.connection, batch.effects, batch.held, end, batch.now)
     batch.ended = True
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from farhand_worker.protocol import Checkpoint, TaskBegan
+from farhand_worker.protocol import Checkpoint, ProtocolViolation, TaskBegan
 
 from ..errors import IllegalTransition
 from ..lifecycle import TASK, may_advance
@@ -154,7 +154,9 @@ class TaskBatch:
         """The call's outcome. One that was interrupted or failed earlier has run again by now."""
         key, to = event.key, event.state
         state = self._states.get(key, "queued")
-        if key in self._final or to not in _ENDED:
+        if to not in _ENDED:
+            raise ProtocolViolation(f"a task run does not end as {to!r}")
+        if key in self._final:
             return
         if not may_advance(TASK, state, to) and not may_advance(TASK, state, "running"):
             return

@@ -61,7 +61,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
         self._lock = threading.Lock()  # orders a submission against the writer's end
-        self._refusal: Exception | None = None
+        self._refusal: Callable[[], Exception] | None = None  # an error of its own for every caller
         self._batch: list[_Waiting] = []
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="farhand-store-writer", daemon=True)
@@ -72,7 +72,7 @@ class Writer:
         future: asyncio.Future[Any] = self._loop.create_future()
         with self._lock:
             if self._refusal is not None:
-                raise self._refusal
+                raise self._refusal()
             self._queue.put(_Waiting(operation, future))
         return future
 
@@ -80,7 +80,7 @@ class Writer:
         """Commit what waits, then end the thread. May be called more than once."""
         with self._lock:
             if self._refusal is None:
-                self._refusal = StoreClosed()
+                self._refusal = StoreClosed
                 self._queue.put(None)
         await asyncio.shield(self._ended)
 
@@ -144,7 +144,10 @@ class Writer:
     def _die(self, cause: BaseException) -> None:
         with suppress(sqlite3.Error):
             self._connection.rollback()
-        failure = StoreFailed(f"the store's writer has ended ({cause!r}); restart the server")
+
+        def failure() -> StoreFailed:
+            return StoreFailed(f"the store's writer has ended ({cause!r}); restart the server")
+
         with self._lock:
             self._refusal = failure
         waiting = list(self._batch)
@@ -156,7 +159,7 @@ class Writer:
             if left is not None:
                 waiting.append(left)
         for one in waiting:
-            one.error = failure
+            one.error = failure()
         self._call(_answer, waiting)
         if self._on_death is not None:
             self._call(self._on_death, cause)

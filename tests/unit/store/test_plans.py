@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ PARTIAL = {"jobs_queued", "jobs_held", "runs_of_scripts"}
 
 
 @pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
+def statements(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The statements that operations run, as they are written."""
     from farhand.store.guard import Connection
 
@@ -37,7 +36,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
         vet(self, sql)
 
     monkeypatch.setattr(Connection, "_vet", note)
-    yield seen
+    return seen
 
 
 async def everything(store: Store) -> None:
@@ -101,9 +100,8 @@ def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
     found: list[str] = []
     for *_, detail in plan:
         words = detail.split()
-        if "TEMP B-TREE" in detail or (
-            words[0] == "SCAN" and words[1] not in WHOLE and words[-1] not in PARTIAL
-        ):
+        walks = words[0] == "SCAN" and words[1] not in WHOLE and words[-1] not in PARTIAL
+        if walks or "TEMP B-TREE" in detail:
             found.append(detail)
     return found
 
