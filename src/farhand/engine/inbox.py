@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
+import json
 import logging
 import os
 import re
@@ -18,8 +19,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from farhand_worker.protocol import ProtocolViolation
 
@@ -191,7 +190,7 @@ def _decode(lines: list[bytes]) -> tuple[list[list[Any]], str]:
     for line in lines:
         try:
             records.append(_RECORD.decode(line))
-        except msgspec.DecodeError as error:
+        except ValueError as error:
             return records, str(error)
     return records, ""
 
