@@ -16,7 +16,7 @@ from tests.unit.engine.records import FakeLink, a_job, a_run
 pytestmark = pytest.mark.anyio
 
 
-class World:
+class Small:
     def __init__(self) -> None:
         self.queue, self.fleet, self.bus, self.wakeup = Queue(), Fleet(protocol.Times()), Bus(), Wakeup()
         self.consequences = Consequences(self.queue, self.fleet, self.bus, self.wakeup)
@@ -35,11 +35,11 @@ class World:
 
 
 @pytest.fixture
-async def world() -> World:
-    return World()
+async def world() -> Small:
+    return Small()
 
 
-async def test_a_started_run_is_queued_and_told(world: World) -> None:
+async def test_a_started_run_is_queued_and_told(world: Small) -> None:
     run, job = a_run("r1"), a_job("j2", run="r1")
     async with world.bus.subscribe() as notices:
         world.consequences.follow_start(run, job)
@@ -49,7 +49,7 @@ async def test_a_started_run_is_queued_and_told(world: World) -> None:
     assert world.awake
 
 
-async def test_a_lease_that_ended_frees_its_slot_before_the_job_is_queued_again(world: World) -> None:
+async def test_a_lease_that_ended_frees_its_slot_before_the_job_is_queued_again(world: Small) -> None:
     again = a_job("j1", attempt=1)
     world.consequences.follow(Changes(released=(("j1", 7, "box"),), enqueued=(again,)))
     assert world.box.busy == 0
@@ -57,20 +57,20 @@ async def test_a_lease_that_ended_frees_its_slot_before_the_job_is_queued_again(
     assert world.awake
 
 
-async def test_a_job_that_left_the_queue_is_not_handed_over(world: World) -> None:
+async def test_a_job_that_left_the_queue_is_not_handed_over(world: Small) -> None:
     world.queue.add(a_job("j2"), 10.0)
     world.consequences.follow(Changes(dequeued=("j2",)))
     assert world.queue.heads() == []
 
 
-async def test_a_cancel_goes_to_the_holder_under_its_lease(world: World) -> None:
+async def test_a_cancel_goes_to_the_holder_under_its_lease(world: Small) -> None:
     world.holding("j2", 8)
     world.consequences.follow(Changes(cancel=(a_job("j1"), a_job("j2"), a_job("held by nobody"))))
     assert world.link.sent == [protocol.Cancel("j1", 7), protocol.Cancel("j2", 8)]
     assert not world.awake
 
 
-async def test_outcomes_go_to_the_parents_that_wait_for_them(world: World) -> None:
+async def test_outcomes_go_to_the_parents_that_wait_for_them(world: Small) -> None:
     world.holding("j2", 8)
     outcomes = (PlacedOutcome("j2", "k2", {"state": "failed"}), PlacedOutcome("j1", "k1", {}))
     world.consequences.follow(Changes(outcomes=outcomes))
@@ -80,7 +80,7 @@ async def test_outcomes_go_to_the_parents_that_wait_for_them(world: World) -> No
     ]
 
 
-async def test_changed_runs_and_streams_are_told(world: World) -> None:
+async def test_changed_runs_and_streams_are_told(world: Small) -> None:
     async with world.bus.subscribe() as notices:
         world.consequences.follow(Changes(runs=(a_run("r1"),), streams=("r2",)))
         world.bus.close()
