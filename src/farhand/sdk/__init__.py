@@ -1,0 +1,45 @@
+"""What user code imports, and what runs it.
+
+A *step* is a decorated function. In a script, `script` runs a flow and records it in a `journal`; on a
+server or worker, the `engine` process gets jobs over its `channel` and the `runner` executes them, with a
+`spool` for a record. Both make `calls` through the same code, under the keys of `checkpoints`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .artifacts import load_artifact, save_artifact
+from .context import current_run
+from .flows import Flow, flow
+from .futures import Future, Futures
+from .metrics import emit
+from .references import ArtifactRef
+from .tasks import Task, task
+
+if TYPE_CHECKING:
+    from .loggers import get_logger
+
+__all__ = [
+    "ArtifactRef",
+    "Flow",
+    "Future",
+    "Futures",
+    "Task",
+    "current_run",
+    "emit",
+    "flow",
+    "get_logger",
+    "load_artifact",
+    "save_artifact",
+    "task",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the logging package only for scripts that use it."""
+    if name == "get_logger":
+        from .loggers import get_logger  # noqa: PLC0415
+
+        return get_logger
+    raise AttributeError(f"module 'farhand.sdk' has no attribute {name!r}")

@@ -1,0 +1,48 @@
+"""Content-addressed files in one directory: ``<dir>/<hex>``, complete or not there at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Iterable, Iterator, Tuple
+
+from .references import DIGEST_PREFIX
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+def write_blob(directory: Path, chunks: Iterable[bytes]) -> Tuple[str, int]:
+    """Write a blob under its digest; returns (digest, size).
+
+    The bytes are synced under a temporary name and renamed, so any number of writers of the same
+    content, and one that is killed midway, leave either nothing or the whole file.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd, temporary = tempfile.mkstemp(prefix=".new-", dir=directory)
+    hasher = hashlib.sha256()
+    size = 0
+    try:
+        with os.fdopen(fd, "wb") as file:
+            for chunk in chunks:
+                hasher.update(chunk)
+                size += len(chunk)
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, directory / hasher.hexdigest())
+    except BaseException:  # whatever ended the copy, no partial file may stay
+        os.unlink(temporary)
+        raise
+    return DIGEST_PREFIX + hasher.hexdigest(), size
+
+
+def read_chunks(path: Path) -> Iterator[bytes]:
+    """The content of a file, piece by piece."""
+    with open(path, "rb") as file:
+        while True:
+            chunk = file.read(_CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk

@@ -1,0 +1,113 @@
+"""The engine's end of the socket to its agent.
+
+A frame is four bytes of length, big-endian, and a JSON header of that length; a header with ``body: n``
+is followed by n raw bytes. One thread reads; any thread writes.
+
+At the end of the file the agent is gone, and with it every right to go on: the process exits at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import socket
+import struct
+import threading
+from typing import Any, Callable, Dict, Optional
+
+from farhand.errors import FarhandError
+
+from .forks import on_fork
+
+Header = Dict[str, Any]
+Handler = Callable[[Header], None]
+
+_LENGTH = struct.Struct(">I")
+_ORPHANED = 75
+"""The exit code of an engine whose agent is gone."""
+
+
+class Channel:
+    """Sends and receives frames. ``on(type, handler)`` before ``start()``."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._writing = threading.Lock()
+        self._handlers: Dict[str, Handler] = {"reply": self._on_reply}
+        self._replies: Dict[str, _Waiting] = {}
+        self._numbers = itertools.count(1)
+        on_fork(self._after_fork)
+
+    def on(self, kind: str, handler: Handler) -> None:
+        """Call ``handler`` on the reading thread for every frame of a type."""
+        self._handlers[kind] = handler
+
+    def start(self) -> None:
+        """Begin to read."""
+        threading.Thread(target=self._read, name="farhand-channel", daemon=True).start()
+
+    def send(self, kind: str, /, **fields: Any) -> None:
+        """Send one frame."""
+        header = json.dumps({"type": kind, **fields}, separators=(",", ":")).encode("ascii")
+        with self._writing:
+            self._sock.sendall(_LENGTH.pack(len(header)) + header)
+
+    def request(self, kind: str, args: Header) -> Any:
+        """Ask the agent and wait for the body of its reply. Raises `FarhandError` with its refusal."""
+        number = str(next(self._numbers))
+        waiting = self._replies[number] = _Waiting()
+        try:
+            self.send("request", id=number, kind=kind, args=args)
+            waiting.arrived.wait()
+        finally:
+            self._replies.pop(number, None)
+        header = waiting.header
+        if header.get("error"):
+            raise FarhandError(str(header["error"]))
+        return header.get("body")
+
+    def _on_reply(self, header: Header) -> None:
+        waiting = self._replies.get(str(header["id"]))
+        if waiting is not None:
+            waiting.header = header
+            waiting.arrived.set()
+
+    def _read(self) -> None:
+        stream = self._sock.makefile("rb")
+        while True:
+            header = read_frame(stream)
+            if header is None:
+                os._exit(_ORPHANED)
+            handler = self._handlers.get(header.get("type", ""))
+            if handler is not None:
+                handler(header)
+
+    def _after_fork(self) -> None:
+        self._writing = threading.Lock()
+        self._sock.close()
+
+
+class _Waiting:
+    """A request on its way."""
+
+    __slots__ = ("arrived", "header")
+
+    def __init__(self) -> None:
+        self.arrived = threading.Event()
+        self.header: Header = {}
+
+
+def read_frame(stream: Any) -> Optional[Header]:
+    """The next frame's header (with ``content`` for its body), or None at the end of the file."""
+    try:
+        prefix = stream.read(_LENGTH.size)
+        if len(prefix) < _LENGTH.size:
+            return None
+        text = stream.read(_LENGTH.unpack(prefix)[0])
+        header: Header = json.loads(text)
+        if "body" in header and isinstance(header["body"], int):
+            header["content"] = stream.read(header["body"])
+        return header
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,188 @@
+"""Where this code runs: which run, and inside which call of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from contextvars import ContextVar, Token
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Type
+
+from farhand.errors import Cancelled, NotInFlow
+
+from . import events
+from .checkpoints import Ledger
+from .forks import on_fork
+from .futures import Pool
+from .interrupts import interrupter
+
+Place = Callable[..., Any]
+
+
+class Recorder:
+    """Where the events of a run go. This one keeps nothing: a run that is not recorded."""
+
+    blobs: Optional[Path] = None
+    recording = False
+
+    def write(self, text: str, urgent: bool = False) -> None:
+        """Append one event line; ``urgent`` ones are delivered at once."""
+
+    def blob_path(self, digest: str) -> Path:
+        """The file of a digest. Raises OSError or FarhandError when there is none."""
+        raise FileNotFoundError(digest)
+
+    def show(self, formatter: Any, record: Any) -> None:
+        """A record of the logging module, for whoever watches the terminal."""
+        terminal = getattr(sys.stderr, "original", None) or sys.stderr
+        if terminal is not None:
+            terminal.write(formatter.format(record) + "\n")
+
+    def close(self) -> None:
+        """Nothing more is written."""
+
+    def blobs_or_temporary(self) -> Path:
+        """Where files can be saved, also by a run that is not recorded."""
+        if self.blobs is None:
+            self.blobs = Path(tempfile.mkdtemp(prefix="farhand-"))
+        return self.blobs
+
+
+class Run:
+    """A run, or the placed call of one, that goes on in this process."""
+
+    def __init__(self, run_id: str, flow: str, recorder: Recorder, **facts: Any) -> None:
+        self.id = run_id
+        self.flow = flow
+        self.recorder = recorder
+        self.attempt: int = facts.get("attempt", 1)
+        self.ledger: Ledger = facts.get("ledger") or Ledger()
+        self.place: Optional[Place] = facts.get("place")
+        self.grace_s: float = facts.get("grace_s", 10.0)
+        self.disposable: bool = facts.get("disposable", False)
+        self.pool = Pool()
+        self.main_thread = threading.get_ident()
+        self.cancelled: Optional[str] = None
+        self.abandoned = False
+        self.said: Dict[str, bool] = {}
+        self._on_cancel: List[Callable[[], None]] = []
+        self._lock = threading.Lock()
+
+    def cancel(self, reason: str) -> None:
+        """Raise `Cancelled` in everything this run does here, at once."""
+        with self._lock:
+            self.cancelled = reason
+            callbacks = list(self._on_cancel)
+        self.pool.drop_waiting(Cancelled(reason))
+        for callback in callbacks:
+            callback()
+        self.interrupt_calls(Cancelled)
+        interrupter.raise_in(self.main_thread, Cancelled, lambda: True)
+
+    def on_cancel(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` when the run is cancelled; at once if it is already."""
+        with self._lock:
+            if self.cancelled is None:
+                self._on_cancel.append(callback)
+                return
+        callback()
+
+    def interrupt_calls(self, kind: Type[BaseException]) -> None:
+        """Raise ``kind`` in the calls that run on threads of the pool."""
+        for thread in list(self.pool.running):
+            interrupter.raise_in(thread, kind, lambda thread=thread: thread in self.pool.running)
+
+    def check(self) -> None:
+        """Raise `Cancelled` when the run has been."""
+        if self.cancelled is not None:
+            raise Cancelled(self.cancelled)
+
+    def log(self, text: str, level: str = "info", task: Optional[str] = None) -> None:
+        """One line of the log, in farhand's own words."""
+        self.recorder.write(events.log(time.time(), text, "log", level, task))
+
+    def say_once(self, text: str) -> None:
+        """A warning that comes once a run."""
+        if self.said.setdefault(text, True) is True:
+            self.said[text] = False
+            self.log(text, "warning")
+
+
+class Frame:
+    """A flow body or a call on the way; ``key`` is the scope of what it calls, empty for the flow body."""
+
+    __slots__ = ("key", "name", "run")
+
+    def __init__(self, run: Run, key: str, name: str) -> None:
+        self.run = run
+        self.key = key
+        self.name = name
+
+
+_frame: "ContextVar[Optional[Frame]]" = ContextVar("farhand_frame", default=None)
+
+
+class _Root:
+    """The frame of threads that user code started by itself, which inherit no context."""
+
+    def __init__(self) -> None:
+        self.frame: Optional[Frame] = None
+        on_fork(self._forked)
+
+    def _forked(self) -> None:
+        self.frame = None
+        _frame.set(None)
+
+
+_root = _Root()
+
+
+def current() -> Optional[Frame]:
+    """The frame this code runs in; None outside of any run."""
+    return _frame.get() or _root.frame
+
+
+def enter(frame: Optional[Frame]) -> "Token[Optional[Frame]]":
+    """Begin ``frame`` in this thread; give the token to `leave`."""
+    return _frame.set(frame)
+
+
+def leave(token: "Token[Optional[Frame]]") -> None:
+    """End the frame that `enter` began."""
+    _frame.reset(token)
+
+
+def set_root(frame: Optional[Frame]) -> None:
+    """The frame of threads without one."""
+    _root.frame = frame
+
+
+class RunInfo:
+    """The run that code finds itself in."""
+
+    __slots__ = ("attempt", "flow", "id", "task")
+
+    def __init__(self, frame: Frame) -> None:
+        self.id = frame.run.id
+        self.flow = frame.run.flow
+        self.attempt = frame.run.attempt
+        self.task = frame.name if frame.key else None
+
+    def __repr__(self) -> str:
+        return f"<run {self.id} of {self.flow}, attempt {self.attempt}>"
+
+
+def current_run() -> RunInfo:
+    """The run this code is part of: ``id``, ``flow``, ``attempt``, ``task``. Raises `NotInFlow`."""
+    frame = current()
+    if frame is None:
+        raise NotInFlow("current_run() works only inside a running flow or task")
+    return RunInfo(frame)
+
+
+def home() -> Path:
+    """The directory where scripts leave their records: FARHAND_HOME, or ~/.farhand."""
+    return Path(os.environ.get("FARHAND_HOME") or Path.home() / ".farhand")

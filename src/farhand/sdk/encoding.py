@@ -1,0 +1,256 @@
+"""How values and exceptions leave a process.
+
+A *Value* is ``{"enc": "json" | "pickle", "text": …}``; when its text is over INLINE_BYTES_MAX it is
+``{"enc": …, "digest": …, "size": …}`` and the blob holds the JSON text (UTF-8) or the raw pickle.
+
+JSON is used when nothing is lost by it: every type is exact (a tuple, a set, a dict with other than
+text keys or a subclass goes through pickle). What JSON lacks is tagged: ``{"$float": "nan"}``,
+``{"$artifact": {…}}``, and ``{"$dict": {…}}`` around a dict whose own keys begin with ``$``. The text is
+ASCII, so lone surrogates survive as escapes. Key order is kept, since a dict has one.
+
+A pickle is protocol 5, and only an engine or a script ever opens it.
+
+An *Error* is ``{"type", "module", "message", "traceback", "pickle"?}``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import traceback
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from farhand.errors import NotSerializable, TaskFailed
+from farhand_worker.protocol import INLINE_BYTES_MAX
+
+from .blobfiles import write_blob
+from .references import ArtifactRef
+
+Body = Dict[str, Any]
+Fetch = Callable[[str], Path]
+
+_ATOMS = frozenset({type(None), bool, int, float, str})
+_FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
+_PLAIN, _TAGGED, _FOREIGN = 0, 1, 2
+_MESSAGE_CHARS_MAX = 8 * 1024
+_TRACEBACK_CHARS_MAX = 32 * 1024
+_SDK_FILES = str(Path(__file__).parent)
+
+
+class CannotDecode(Exception):
+    """A value that cannot be loaded in this process."""
+
+
+# ---------------------------------------------------------------- values
+
+
+def encode(value: Any, blobs: Optional[Path]) -> Tuple[Body, List[str]]:
+    """The Value of ``value`` and the digests of the blobs it needs, written to ``blobs``.
+
+    Raises `NotSerializable`, naming the type, when neither JSON nor pickle can carry it.
+    """
+    text = json_text(value)
+    if text is not None:
+        if len(text) <= INLINE_BYTES_MAX or blobs is None:
+            return {"enc": "json", "text": text}, []
+        return _as_blob("json", text.encode("ascii"), blobs)
+    content = _pickled(value)
+    if len(content) * 4 // 3 + 4 <= INLINE_BYTES_MAX or blobs is None:
+        return {"enc": "pickle", "text": base64.b64encode(content).decode("ascii")}, []
+    return _as_blob("pickle", content, blobs)
+
+
+def decode(body: Body, fetch: Optional[Fetch]) -> Any:
+    """The value of a Value; ``fetch`` finds the file of a digest. Raises `CannotDecode`."""
+    try:
+        if "digest" in body:
+            if fetch is None:
+                raise CannotDecode("its content is not here")
+            content = fetch(body["digest"]).read_bytes()
+            return from_json_text(content.decode("ascii")) if body["enc"] == "json" else pickle.loads(content)
+        if body["enc"] == "json":
+            return from_json_text(body["text"])
+        return pickle.loads(base64.b64decode(body["text"]))
+    except CannotDecode:
+        raise
+    except Exception as error:  # noqa: BLE001 - unpickling runs code of any module, which may raise anything
+        raise CannotDecode(f"{type(error).__name__}: {error}") from error
+
+
+def size_of(body: Body) -> int:
+    """The bytes an encoded value takes."""
+    return int(body["size"]) if "size" in body else len(body["text"])
+
+
+def json_text(value: Any) -> Optional[str]:
+    """Compact JSON text of ``value``, or None when JSON would lose something of it."""
+    try:
+        nature = _nature(value)
+        if nature == _FOREIGN:
+            return None
+        if nature == _TAGGED:
+            return _checked(json.dumps(_tag(value), separators=(",", ":"), allow_nan=False), value)
+        try:
+            return _checked(json.dumps(value, separators=(",", ":"), allow_nan=False), value)
+        except ValueError:
+            return _checked(json.dumps(_tag(value), separators=(",", ":"), allow_nan=False), value)
+    except (ValueError, RecursionError):
+        return None  # an integer beyond the limit for text, a cycle, or nested too deep
+
+
+def from_json_text(text: str) -> Any:
+    """The value of a text that `json_text` made (or of any JSON text)."""
+    return _untag(json.loads(text)) if '"$' in text else json.loads(text)
+
+
+def _as_blob(enc: str, content: bytes, blobs: Path) -> Tuple[Body, List[str]]:
+    digest, size = write_blob(blobs, (content,))
+    return {"enc": enc, "digest": digest, "size": size}, [digest]
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception as error:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise NotSerializable(f"a value of type {kind} cannot be stored: {error}", type=kind) from error
+
+
+def _nature(value: Any) -> int:
+    """Whether JSON carries ``value`` as it is, with tags, or not at all."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return _PLAIN
+    if kind is ArtifactRef:
+        return _TAGGED
+    tagged = _PLAIN
+    if kind is dict:
+        if not set(map(type, value)) <= {str}:
+            return _FOREIGN
+        if any(key.startswith("$") for key in value):
+            tagged = _TAGGED
+        items = value.values()
+    elif kind is list:
+        items = value
+    else:
+        return _FOREIGN
+    if set(map(type, items)) <= _ATOMS:
+        return tagged
+    return max(tagged, max(map(_nature, items)))
+
+
+def _tag(value: Any) -> Any:
+    kind = type(value)
+    if kind is float:
+        if value != value:
+            return {"$float": "nan"}
+        return value if abs(value) != _FLOATS["inf"] else {"$float": str(value)}
+    if kind is list:
+        return [_tag(item) for item in value]
+    if kind is dict:
+        plain = {key: _tag(item) for key, item in value.items()}
+        return {"$dict": plain} if any(key.startswith("$") for key in value) else plain
+    if kind is ArtifactRef:
+        return {"$artifact": value.as_dict()}
+    return value
+
+
+def _untag(value: Any) -> Any:
+    """Undo `_tag`, from the outside in, so that what ``$dict`` wraps is not taken for a tag."""
+    if type(value) is list:
+        return [_untag(item) for item in value]
+    if type(value) is not dict:
+        return value
+    if len(value) == 1:
+        ((name, content),) = value.items()
+        if name == "$float" and content in _FLOATS:
+            return _FLOATS[content]
+        if name == "$artifact" and type(content) is dict:
+            return ArtifactRef(**content)
+        if name == "$dict" and type(content) is dict:
+            value = content
+    return {key: _untag(item) for key, item in value.items()}
+
+
+def _checked(text: str, value: Any) -> Optional[str]:
+    """``text``, unless a pair of lone surrogates in ``value`` would come back as one character."""
+    if "\\ud" in text and _has_surrogate_pair(value):
+        return None
+    return text
+
+
+def _has_surrogate_pair(value: Any) -> bool:
+    if isinstance(value, str):
+        return any("\ud800" <= a <= "\udbff" and "\udc00" <= b <= "\udfff" for a, b in zip(value, value[1:]))
+    if isinstance(value, list):
+        return any(map(_has_surrogate_pair, value))
+    if isinstance(value, dict):
+        return any(map(_has_surrogate_pair, value)) or any(map(_has_surrogate_pair, value.values()))
+    return False
+
+
+# ---------------------------------------------------------------- exceptions
+
+
+def encode_error(error: BaseException) -> Body:
+    """The Error of an exception. Never raises: what cannot be pickled travels as text alone."""
+    kind = type(error)
+    body: Body = {
+        "type": kind.__qualname__,
+        "module": kind.__module__,
+        "message": _clipped(text_of(error), _MESSAGE_CHARS_MAX),
+        "traceback": _clipped(_traceback_of(error), _TRACEBACK_CHARS_MAX),
+    }
+    try:
+        content = pickle.dumps(error, protocol=5)
+    except Exception:  # noqa: BLE001 - an exception may hold anything, and its text is enough
+        return body
+    if len(content) <= INLINE_BYTES_MAX // 2:
+        body["pickle"] = base64.b64encode(content).decode("ascii")
+    return body
+
+
+def decode_error(body: Body) -> BaseException:
+    """The exception of an Error: its own type where that loads here, else `TaskFailed` with the text."""
+    content = body.get("pickle")
+    if content:
+        try:
+            error = pickle.loads(base64.b64decode(content))
+        except Exception:  # noqa: BLE001 - unpickling runs code of any module, which may raise anything
+            error = None
+        if isinstance(error, BaseException):
+            return error
+    kind = body.get("type", "Exception")
+    return TaskFailed(f"{kind}: {body.get('message', '')}", traceback=body.get("traceback", ""))
+
+
+def text_of(error: BaseException) -> str:
+    """``str(error)``, whatever its ``__str__`` does."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a broken __str__ must not hide the failure it describes
+        return f"<its text cannot be made: {type(broken).__name__}>"
+
+
+def summary_of(error: BaseException) -> str:
+    """Type and message in one line."""
+    text = _clipped(text_of(error), _MESSAGE_CHARS_MAX)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _traceback_of(error: BaseException) -> str:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_SDK_FILES):
+        trace = trace.tb_next
+    try:
+        return "".join(traceback.format_exception(type(error), error, trace))
+    except Exception:  # noqa: BLE001 - formatting calls the exception's own code, or memory is short
+        return type(error).__name__
+
+
+def _clipped(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n… {len(text) - limit} characters left out …\n{text[-limit // 2 :]}"

@@ -1,0 +1,69 @@
+"""The lines of a spool or journal, built by hand: ``["kind",{body}]``, with digests where there are any.
+
+The kinds and fields are those of `farhand_worker.protocol`, whose dataclasses read them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from json.encoder import encode_basestring_ascii as quoted
+from typing import Any, Dict, List, Optional
+
+Body = Dict[str, Any]
+
+now = time.time
+"""Seconds since the epoch."""
+
+
+def dumps(value: Any) -> str:
+    """Compact JSON text, ASCII only."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def line(kind: str, body: Body, digests: Optional[List[str]] = None) -> str:
+    """The line of any event; fields that are None are left out."""
+    text = dumps({name: value for name, value in body.items() if value is not None})
+    return f'["{kind}",{text},{dumps(digests)}]\n' if digests else f'["{kind}",{text}]\n'
+
+
+def log(at: float, text: str, stream: str, level: str, task: Optional[str]) -> str:
+    """One line of output."""
+    head = f'["log",{{"at":{at!r},"text":{quoted(text)},"stream":"{stream}","level":"{level}"'
+    return f'{head},"task":"{task}"}}]\n' if task else head + "}]\n"
+
+
+def task_began(key: str, name: str, at: float, scope: str, index: Optional[int]) -> str:
+    """A call begins here."""
+    place = "" if index is None else f',"index":{index}'
+    return f'["task",{{"key":"{key}","name":{quoted(name)},"at":{at!r},"scope":"{scope}"{place}}}]\n'
+
+
+def value_text(body: Body) -> str:
+    """The JSON text of a Value."""
+    if len(body) == 2 and "text" in body:
+        return f'{{"enc":"{body["enc"]}","text":{quoted(body["text"])}}}'
+    return dumps(body)
+
+
+def checkpoint(
+    key: str,
+    name: str,
+    scope: str,
+    index: Optional[int],
+    began: float,
+    ended: float,
+    attempts: int,
+    kept: bool,
+    value: Optional[Body],
+    digests: List[str],
+) -> str:
+    """A call has returned."""
+    place = "" if index is None else f',"index":{index}'
+    shown = "" if value is None else f',"value":{value_text(value)}'
+    tail = f",{dumps(digests)}]\n" if digests else "]\n"
+    return (
+        f'["checkpoint",{{"key":"{key}","name":{quoted(name)},"state":"completed","started_at":{began!r},'
+        f'"ended_at":{ended!r},"scope":"{scope}"{place},"attempts":{attempts},'
+        f'"kept":{"true" if kept else "false"}{shown}}}{tail}'
+    )

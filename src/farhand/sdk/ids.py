@@ -1,0 +1,17 @@
+"""Identifiers that sort by the time they were made: 26 characters of ``0-9a-z``, never reused."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Callable, Optional
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_RANDOM_BYTES = 10
+
+
+def new_id(now: Optional[float] = None, random: Callable[[int], bytes] = os.urandom) -> str:
+    """A new identifier: 48 bits of milliseconds since the epoch, then 80 random bits."""
+    moment_ms = int((time.time() if now is None else now) * 1000)
+    number = (moment_ms << 8 * _RANDOM_BYTES) | int.from_bytes(random(_RANDOM_BYTES), "big")
+    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))

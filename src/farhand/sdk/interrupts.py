@@ -1,0 +1,173 @@
+"""Raising an exception in another thread's code, for cancellation and timeouts.
+
+The main thread is interrupted at once, also out of a sleep or a read: a signal runs our handler there,
+and the handler raises. Any other thread gets an asynchronous exception, which arrives when it next
+executes Python code. Neither may strike while a record is being written: the handler looks at the
+frames it interrupts, and if one of them belongs to a module in ``_PROTECTED``, the signal is sent again
+a moment later instead.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import signal
+import sys
+import threading
+import time
+from types import FrameType
+from typing import Any, Callable, List, Optional, Type
+
+from .forks import on_fork
+
+SIGNAL = signal.SIGUSR2
+Timer = List[Any]
+"""When, a number that orders equals, and the function (None when cancelled)."""
+
+_AGAIN_S = 0.005
+_COMPACT_AT = 1000
+_FRAMES_MAX = 12
+_PROTECTED = tuple(
+    os.path.join(os.path.dirname(__file__), name)
+    for name in (
+        "spool.py",
+        "channel.py",
+        "journal.py",
+        "checkpoints.py",
+        "output.py",
+        "blobfiles.py",
+        "interrupts.py",
+    )
+)
+
+
+class Watcher:
+    """One thread that calls functions at given times. Started with the first of them."""
+
+    def __init__(self) -> None:
+        self._heap: List[Timer] = []
+        self._changed = threading.Condition()
+        self._count = 0
+        self._cancelled = 0
+        self._thread: Optional[threading.Thread] = None
+        on_fork(self._forked)
+
+    def after(self, delay_s: float, function: Callable[[], None]) -> Timer:
+        """Call ``function`` in ``delay_s`` seconds, unless the timer is given to `cancel` before."""
+        with self._changed:
+            self._count += 1
+            timer: Timer = [time.monotonic() + delay_s, self._count, function]
+            heapq.heappush(self._heap, timer)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="farhand-watcher", daemon=True)
+                self._thread.start()
+            if self._heap[0] is timer:
+                self._changed.notify()
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """The function is no longer wanted."""
+        with self._changed:
+            timer[2] = None
+            self._cancelled += 1
+            if self._cancelled > _COMPACT_AT and self._cancelled * 2 > len(self._heap):
+                self._heap = [entry for entry in self._heap if entry[2] is not None]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
+
+    def _forked(self) -> None:
+        self._changed = threading.Condition()
+        self._heap, self._thread = [], None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._heap or self._heap[0][0] > time.monotonic():
+                    wait = self._heap[0][0] - time.monotonic() if self._heap else None
+                    self._changed.wait(wait)
+                function = heapq.heappop(self._heap)[2]
+            if function is not None:
+                function()
+
+
+class Interrupter:
+    """Interrupts threads of this process. ``raise_in`` is the one verb; windows say when it may act."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        self._main = threading.main_thread().ident
+        self._pending: Optional[Type[BaseException]] = None
+        self._wanted: Callable[[], bool] = lambda: False
+        self._windows = 0
+        self._before: Any = signal.SIG_DFL
+
+    def open(self) -> None:
+        """From here on the main thread may be interrupted. Called in the main thread; nests."""
+        if self._windows == 0:
+            self._before = signal.signal(SIGNAL, self._strike)
+        self._windows += 1
+
+    def close(self) -> None:
+        """The main thread may not be interrupted any more."""
+        self._windows -= 1
+        if self._windows == 0:
+            self._pending = None
+            signal.signal(SIGNAL, self._before if self._before is not None else signal.SIG_DFL)
+
+    def close_all(self) -> None:
+        """The end of a run: no window stays open, not even one whose end was itself interrupted."""
+        if self._windows:
+            self._windows = 1
+            self.close()
+
+    def raise_in(self, thread: int, kind: Type[BaseException], wanted: Callable[[], bool]) -> None:
+        """Raise ``kind`` in ``thread``, unless ``wanted()`` is false by the time it can be done."""
+        if not wanted():
+            return
+        if thread == self._main:
+            self._pending, self._wanted = kind, wanted
+            self._kick()
+        elif _is_protected(sys._current_frames().get(thread)):
+            self._watcher.after(_AGAIN_S, lambda: self.raise_in(thread, kind, wanted))
+        else:
+            _raise_async(thread, kind)
+
+    def _kick(self) -> None:
+        """Signal the main thread until the handler has taken the exception."""
+        if self._pending is not None and self._windows and self._main is not None:
+            signal.pthread_kill(self._main, SIGNAL)
+            self._watcher.after(_AGAIN_S, self._kick)
+
+    def _strike(self, _signal: int, frame: Optional[FrameType]) -> None:
+        if self._pending is None or _is_protected(frame):
+            return
+        kind, self._pending = self._pending, None
+        if self._windows and self._wanted():
+            raise kind
+
+
+def clear_async(thread: int) -> None:
+    """Take back an exception that ``thread`` has been sent and has not met yet."""
+    _raise_async(thread, None)
+
+
+def _raise_async(thread: int, kind: Optional[Type[BaseException]]) -> None:
+    import ctypes  # noqa: PLC0415 - scripts that interrupt nothing need not load it
+
+    target = ctypes.py_object(kind) if kind is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), target)
+
+
+def _is_protected(frame: Optional[FrameType]) -> bool:
+    for _ in range(_FRAMES_MAX):
+        if frame is None:
+            return False
+        if frame.f_code.co_filename in _PROTECTED:
+            return True
+        frame = frame.f_back
+    return False
+
+
+watcher = Watcher()
+interrupter = Interrupter(watcher)
+"""The signal handler and its thread belong to the process, not to a run."""

@@ -1,0 +1,125 @@
+"""The engine's loop: one job at a time, from a channel, in a process that is put back after each."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from . import loading, restore
+from .channel import Channel
+from .output import streams
+from .runner import STOPPED, Job
+
+# Imported here so that nothing of a project can take their place later.
+from . import loggers  # noqa: F401  # isort: skip
+
+Header = Dict[str, Any]
+
+_STOPPED_CODE = 143
+
+
+class Engine:
+    """Executes the jobs that its agent sends. ``serve()`` returns only by ending the process."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self._channel = Channel(socket.socket(fileno=fd))
+        self._jobs: "queue.SimpleQueue[Optional[Header]]" = queue.SimpleQueue()
+        self._terms: "queue.SimpleQueue[int]" = queue.SimpleQueue()
+        self._job: Optional[Job] = None
+        self._early_cancel: Optional[str] = None
+        self._lock = threading.Lock()
+        self._root: Optional[Path] = None
+        self._base_path: List[str] = []
+
+    def serve(self) -> None:
+        """Say ready, then work until ``quit``."""
+        restore.become_subreaper()
+        sys.argv[:] = [sys.argv[0]]
+        self._base_path = list(sys.path)
+        streams.install(tee=False)
+        signal.signal(signal.SIGTERM, lambda number, _frame: self._terms.put(number))
+        threading.Thread(target=self._obey_sigterm, name="farhand-term", daemon=True).start()
+        self._channel.on("job", self._jobs.put)
+        self._channel.on("quit", lambda _: self._jobs.put(None))
+        self._channel.on("cancel", self._on_cancel)
+        self._channel.on("arm", self._on_arm)
+        self._channel.on("outcome", self._on_outcome)
+        self._channel.start()
+        python = ".".join(map(str, sys.version_info[:3]))
+        self._channel.send("ready", pid=os.getpid(), python=python)
+        retire = False
+        while True:
+            header = self._jobs.get()
+            if header is None:
+                self._quit(retire)
+                return
+            retire = self._execute(header) or retire
+
+    def _execute(self, header: Header) -> bool:
+        self._enter_bundle(Path(header["bundle_dir"]))
+        job = Job(header, self._channel)
+        with self._lock:
+            self._job, cancel, self._early_cancel = job, self._early_cancel, None
+        if cancel is not None:
+            job.cancel(cancel)
+        retire = job.run()
+        with self._lock:
+            self._job = None
+        if job.stopped:
+            os._exit(_STOPPED_CODE)
+        self._channel.send("done", retire=retire)
+        return retire
+
+    def _enter_bundle(self, root: Path) -> None:
+        if root == self._root:
+            return
+        if self._root is not None:
+            loading.forget_modules_of(self._root)
+        self._root = root
+        sys.path[:] = loading.import_roots(root) + self._base_path
+
+    def _quit(self, retire: bool) -> None:
+        """End; an engine that user threads still live in ends without waiting for them."""
+        if retire:
+            os._exit(0)
+        streams.uninstall()
+
+    # ------------------------------------------------------------ from the channel
+
+    def _on_cancel(self, header: Header) -> None:
+        reason = str(header.get("reason") or "cancelled")
+        with self._lock:
+            job = self._job
+            if job is None and not self._jobs.empty():
+                self._early_cancel = reason
+        if job is not None:
+            job.cancel(reason)
+
+    def _on_arm(self, header: Header) -> None:
+        job = self._job
+        if job is not None:
+            job.spool.armed(header["read"], header.get("acked"))
+
+    def _on_outcome(self, header: Header) -> None:
+        job = self._job
+        if job is not None:
+            job.placer.arrived(header["key"], header["body"])
+
+    def _obey_sigterm(self) -> None:
+        """Ask the job's code to end: once more if a cancel is pending, else as a stop of this engine.
+
+        On a thread of its own, since a signal handler may not take the locks that the main thread holds.
+        """
+        while True:
+            self._terms.get()
+            job = self._job
+            if job is None:
+                os._exit(_STOPPED_CODE)
+            job.cancel(job.cancel_reason or STOPPED)

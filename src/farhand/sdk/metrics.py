@@ -1,0 +1,27 @@
+"""``emit``: numbers of a run as they come."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict
+
+from . import events
+from .context import current
+
+
+def emit(**numbers: Any) -> None:
+    """Add a point to numeric series: ``emit(loss=0.3)``. Outside of a run it does nothing but check.
+
+    Raises TypeError for what is no number.
+    """
+    values: Dict[str, Any] = {}
+    for name, number in numbers.items():
+        if isinstance(number, (str, bytes)):
+            raise TypeError(f"emit({name}=…) takes a number")
+        value = float(number)
+        finite = value == value and abs(value) != float("inf")
+        values[name] = value if finite else {"$float": str(value)}
+    frame = current()
+    if frame is not None and values and frame.run.recorder.recording:
+        body = {"at": time.time(), "values": values, "task": frame.key or None}
+        frame.run.recorder.write(events.line("metric", body))

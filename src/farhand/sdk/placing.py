@@ -1,0 +1,100 @@
+"""Calls that run as jobs of their own: asked for with a ``call`` event, ended by an ``outcome``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Dict, Tuple
+
+from farhand.errors import Cancelled
+
+from . import calls, encoding, events, hashing
+from .calls import Call
+from .context import Run
+from .futures import Future
+
+Outcome = Dict[str, Any]
+
+
+class Placer:
+    """The open placed calls of one job. An outcome may come twice, or before it is waited for."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._open: Dict[str, Tuple[Call, "Future[Any]"]] = {}
+        self._early: Dict[str, Outcome] = {}
+        run.on_cancel(self._cancel)
+
+    def place(self, made: Call, future: "Future[Any]") -> None:
+        """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`."""
+        run, step = self._run, made.step
+        made.key = self._free_key(made.key)
+        args, digests = encoding.encode([list(made.args), made.kwargs], run.recorder.blobs)
+        run.pool.track(future)
+        with self._lock:
+            early = self._early.pop(made.key, None)
+            if early is None:
+                self._open[made.key] = (made, future)
+        if early is not None:
+            self._settle(made, future, early)
+            return
+        body = {
+            "key": made.key,
+            "name": step.name,
+            "entry": step.entry,
+            "args": args,
+            "ask": step.options.ask(),
+            "at": time.time(),
+            "scope": made.scope,
+            "index": made.index,
+            "settings": step.options.settings(),
+        }
+        run.recorder.write(events.line("call", body, digests), urgent=True)
+        if run.cancelled is not None:
+            self._cancel()
+
+    def arrived(self, key: str, outcome: Outcome) -> None:
+        """An outcome, from the channel."""
+        with self._lock:
+            known = self._open.pop(key, None)
+            if known is None:
+                self._early[key] = outcome
+                return
+        self._settle(*known, outcome)
+
+    def _free_key(self, key: str) -> str:
+        """A flow retry asks anew for a call that failed: under a key of its own, known to later attempts too."""
+        ledger = self._run.ledger
+        while ledger.again and ledger.has_failed(key):
+            key = hashing.digest_of([b"again", key.encode("ascii")])
+        return key
+
+    def _settle(self, made: Call, future: "Future[Any]", outcome: Outcome) -> None:
+        run = self._run
+        if outcome["state"] != "completed":
+            future.settle(error=calls.failure_of(outcome))
+            return
+        body = outcome.get("value") or {"enc": "json", "text": "null"}
+        if "digest" in body:  # fetching asks the agent, whose answer this very thread would have to read
+            threading.Thread(
+                target=self._load, args=(future, made.key, body), name="farhand-load", daemon=True
+            ).start()
+        else:
+            self._load(future, made.key, body)
+
+    def _load(self, future: "Future[Any]", key: str, body: Dict[str, Any]) -> None:
+        run = self._run
+        try:
+            value = encoding.decode(body, run.recorder.blob_path)
+        except Exception as error:  # noqa: BLE001 - whatever keeps the value from being loaded is the call's end
+            future.settle(error=error)
+            return
+        run.ledger.produced(value, future.key, encoding.size_of(body))
+        future.settle(value)
+
+    def _cancel(self) -> None:
+        with self._lock:
+            known, self._open = list(self._open.values()), {}
+        for _, future in known:
+            future.settle(error=Cancelled(self._run.cancelled or "cancelled"))

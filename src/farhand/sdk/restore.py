@@ -1,0 +1,168 @@
+"""Putting an engine's process back as it was, after a job: whatever the job started or changed ends with it."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Dict, List, Set, Tuple
+
+PR_SET_CHILD_SUBREAPER = 36
+_OURS = "farhand-"
+_ROUNDS = 200
+_ROUND_S = 0.005
+_THREADS_S = 0.2
+
+
+class Snapshot:
+    """What a job may change of its process. Taken before it, put back after it."""
+
+    def __init__(self) -> None:
+        self._cwd = os.getcwd()
+        self._environ = dict(os.environ)
+        self._umask = _umask()
+        self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        self._path = list(sys.path)
+        self._argv = list(sys.argv)
+        self._hooks = (sys.excepthook, threading.excepthook)
+        root = logging.getLogger()
+        self._root_handlers, self._root_level = list(root.handlers), root.level
+        self._disabled = root.manager.disable
+
+    def restore(self) -> None:
+        """Put everything back."""
+        os.chdir(self._cwd)
+        self._restore_environ()
+        os.umask(self._umask)
+        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._signals.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
+        sys.path[:] = self._path
+        sys.argv[:] = self._argv
+        sys.excepthook, threading.excepthook = self._hooks
+        root = logging.getLogger()
+        root.handlers[:] = self._root_handlers
+        root.setLevel(self._root_level)
+        logging.disable(self._disabled)
+
+    def _restore_environ(self) -> None:
+        if os.environ == self._environ:
+            return
+        for name in set(os.environ) - set(self._environ):
+            del os.environ[name]
+        os.environ.update(self._environ)
+
+
+def _umask() -> int:
+    now = os.umask(0o077)
+    os.umask(now)
+    return now
+
+
+# ---------------------------------------------------------------- descendants
+
+
+def become_subreaper() -> None:
+    """Descendants whose parent ends become our children, so none can hide. Linux only."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_descendants() -> bool:
+    """Kill every descendant and reap it; False when some are still there."""
+    for _ in range(_ROUNDS):
+        found = descendants(os.getpid())
+        for pid in found:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        _reap()
+        if not found:
+            return True
+        time.sleep(_ROUND_S)
+    return False
+
+
+def descendants(root: int) -> List[int]:
+    """The processes below ``root``, parents first. Empty where there is no /proc."""
+    found: List[int] = []
+    waiting = [root]
+    seen: Set[int] = {root}
+    while waiting:
+        for child in _children(waiting.pop(0)):
+            if child not in seen:
+                seen.add(child)
+                found.append(child)
+                waiting.append(child)
+    return found
+
+
+def _children(pid: int) -> List[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+    found: List[int] = []
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children") as file:
+                found.extend(map(int, file.read().split()))
+        except FileNotFoundError:
+            if not os.path.exists("/proc/thread-self/children") and thread == str(pid):
+                return _children_by_scan(pid)
+        except OSError:
+            continue
+    return found
+
+
+def _children_by_scan(pid: int) -> List[int]:
+    """The children of a process on a kernel that does not list them."""
+    return [child for child, parent in _parents() if parent == pid]
+
+
+def _parents() -> List[Tuple[int, int]]:
+    pairs: List[Tuple[int, int]] = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                pairs.append((int(name), int(file.read().rpartition(")")[2].split()[1])))
+        except OSError:
+            continue
+    return pairs
+
+
+def _reap() -> None:
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+
+
+# ---------------------------------------------------------------- threads
+
+
+def threads_remain(before: Dict[Any, Any]) -> bool:
+    """Whether user code left threads behind, after a moment to end."""
+    deadline = time.monotonic() + _THREADS_S
+    while True:
+        left = [t for t in threading.enumerate() if t not in before and not t.name.startswith(_OURS)]
+        if not left or time.monotonic() > deadline:
+            return bool(left)
+        left[0].join(max(0.0, deadline - time.monotonic()))
+
+
+def threads_now() -> Dict[Any, Any]:
+    """The threads of this moment."""
+    return dict.fromkeys(threading.enumerate())

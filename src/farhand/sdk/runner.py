@@ -1,0 +1,205 @@
+"""One job, from its frame to its result line."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from farhand.errors import Cancelled, NotFound, NotSerializable
+
+from . import encoding, events, loading
+from .channel import Channel
+from .checkpoints import Ledger
+from .context import Frame, Run, enter, leave, set_root
+from .deadlines import Deadline
+from .flows import Flow
+from .interrupts import interrupter
+from .output import streams
+from .placing import Placer
+from .restore import Snapshot, end_descendants, threads_now, threads_remain
+from .script import reason_of
+from .spool import Spool
+from .steps import Step
+
+Header = Dict[str, Any]
+Result = Dict[str, Any]
+
+STOPPED = "stopped"
+"""The reason of a cancel that ends the attempt without an end of its run: no result is written."""
+
+
+class BadParameters(Exception):
+    """The job's arguments cannot be loaded here."""
+
+
+class Job:
+    """One job that an engine executes. ``run()`` in the main thread, the rest from the channel's."""
+
+    def __init__(self, header: Header, channel: Channel) -> None:
+        self._header = header
+        self._channel = channel
+        self.spool = Spool(Path(header["spool"]), Path(header["blobs"]), channel.send, channel.request)
+        settings = header.get("settings") or {}
+        self._run = Run(
+            header["run"],
+            header["flow"],
+            self.spool,
+            attempt=header.get("attempt", 1),
+            ledger=Ledger(again=bool(settings.get("retrying"))),
+            grace_s=header.get("grace_s") or 10.0,
+            disposable=True,
+        )
+        self.placer = Placer(self._run)
+        self._run.place = self.placer.place
+        self._root = Path(header["bundle_dir"])
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the engine was told to stop without a result."""
+        return self._run.cancelled == STOPPED
+
+    @property
+    def cancel_reason(self) -> Optional[str]:
+        """Why the job is being cancelled, if it is."""
+        return self._run.cancelled
+
+    def cancel(self, reason: str) -> None:
+        """Raise `Cancelled` in the job's code."""
+        self._run.cancel(reason)
+
+    def run(self) -> bool:
+        """Execute, restore the process, write the result; whether the engine must be retired."""
+        threads, snapshot = threads_now(), Snapshot()
+        frame = Frame(self._run, self._header.get("key") or "", self._header["flow"])
+        token = enter(frame)
+        set_root(frame)
+        try:
+            self._started()
+            result, digests = self._result()
+        finally:
+            interrupter.close_all()
+            leave(token)
+        self._end_calls(failed=result["state"] != "completed")
+        streams.finish_all()
+        gone = end_descendants()
+        snapshot.restore()
+        streams.put_in_place()
+        remain = threads_remain(threads) or self._run.abandoned or not gone
+        set_root(None)
+        if not self.stopped:
+            self.spool.write(events.line("result", result, digests), urgent=True)
+        self.spool.close()
+        return remain
+
+    # ------------------------------------------------------------ user code
+
+    def _started(self) -> None:
+        body = {
+            "at": time.time(),
+            "pid": os.getpid(),
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "host": os.uname().nodename,
+        }
+        self.spool.write(events.line("started", body))
+
+    def _result(self) -> Any:
+        """The result's body and the digests of its value."""
+        try:
+            interrupter.open()
+            try:
+                self._run.check()
+                value = self._execute()
+            finally:
+                interrupter.close_all()
+            body, digests = encoding.encode(value, self.spool.blobs)
+            return {"state": "completed", "at": time.time(), "value": body}, digests
+        except BaseException as error:  # noqa: BLE001 - whatever ends user code is its result, never the engine's end
+            return self._failure(error), []
+
+    def _execute(self) -> Any:
+        self._fetch_kept()
+        cwd = self._header.get("cwd")
+        if cwd:
+            os.chdir(cwd)
+        step = self._load()
+        args, kwargs = self._arguments(step)
+        timeout_s = self._header.get("timeout_s")
+        if timeout_s is None:
+            value = step.function(*args, **kwargs)
+        else:
+            deadline = Deadline(step.name, timeout_s)
+            value = deadline.run(lambda: step.function(*args, **kwargs), self._run.grace_s, None)
+        self._run.pool.wait()
+        return value
+
+    def _load(self) -> "Step[Any]":
+        step = loading.load(self._header["entry"], self._root)
+        if not isinstance(step, Step):
+            raise NotFound(f"{self._header['entry']} is no flow or task")
+        return step
+
+    def _arguments(self, step: "Step[Any]") -> Any:
+        try:
+            given = encoding.decode(self._header["args"], self.spool.blob_path)
+        except encoding.CannotDecode as error:
+            raise BadParameters(f"the arguments cannot be loaded: {error}") from error
+        if self._header["kind"] == "call":
+            return given
+        if not isinstance(step, Flow):
+            raise NotFound(f"{self._header['entry']} is no flow")
+        bound = step.parameters.bind_params(given)
+        return bound.args, bound.kwargs
+
+    def _fetch_kept(self) -> None:
+        after: Any = 0
+        more = bool(self._header.get("kept"))
+        while more:
+            page = self._channel.request("checkpoints", {"after": after})
+            items: List[Dict[str, Any]] = page["items"]
+            self._run.ledger.keep([{**item["body"], "key": item["key"]} for item in items])
+            more = bool(page.get("more")) and bool(items)
+            after = items[-1]["number"] if items else after
+
+    # ------------------------------------------------------------ its end
+
+    def _failure(self, error: BaseException) -> Result:
+        cancelled = self._run.cancelled
+        if cancelled is not None and isinstance(error, (Cancelled, KeyboardInterrupt)):
+            return {"state": "cancelled", "at": time.time(), "reason": cancelled, "message": str(error)}
+        return {
+            "state": "failed",
+            "at": time.time(),
+            "reason": _reason(error),
+            "message": encoding.summary_of(error),
+            "error": encoding.encode_error(error),
+        }
+
+    def _end_calls(self, failed: bool) -> None:
+        """Nothing of the job runs on; a call that does not end costs the engine."""
+        pool = self._run.pool
+        if failed:
+            pool.drop_waiting(Cancelled("the flow has ended"))
+            self._run.interrupt_calls(Cancelled)
+            self._run.abandoned |= not self._wait_for_running()
+        pool.close()
+
+    def _wait_for_running(self) -> bool:
+        deadline = time.monotonic() + self._run.grace_s
+        while self._run.pool.running:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.002)
+        return True
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, BadParameters):
+        return "parameters"
+    if isinstance(error, NotSerializable):
+        return "not_serializable"
+    if isinstance(error, ImportError):
+        return "import"
+    return reason_of(error)

@@ -1,0 +1,173 @@
+"""A flow called in a plain script, notebook or test: it runs here, and its journal goes to the inbox."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from farhand.errors import Cancelled, InvalidParameters
+
+from . import encoding, events, parameters
+from .checkpoints import Ledger
+from .context import Frame, Recorder, Run, enter, home, leave
+from .deadlines import Deadline
+from .ids import new_id
+from .interrupts import interrupter
+from .journal import Journal, warn
+from .output import streams
+from .steps import Step
+
+_PROJECT = re.compile(r"^\s*(?:project|name)\s*=\s*[\"']([a-z0-9][a-z0-9._-]{0,62})[\"']", re.MULTILINE)
+_CONCLUDE = "result"
+
+
+def run_script(step: "Step[Any]", bound: Any) -> Any:
+    """Run a flow from its call to its value or exception, with its retries."""
+    run_id = new_id()
+    recorder = _recorder(step, run_id, bound.arguments)
+    ledger = Ledger(again=True, remember=step.options.retries > 0)
+    run = Run(run_id, step.name, recorder, ledger=ledger)
+    in_main = threading.current_thread() is threading.main_thread()
+    if recorder.recording:
+        streams.install(tee=True)
+    if in_main:
+        interrupter.open()
+    token = enter(Frame(run, "", step.name))
+    try:
+        return _with_retries(step, run, bound)
+    finally:
+        leave(token)
+        if in_main:
+            interrupter.close_all()
+        if recorder.recording:
+            streams.uninstall()
+        run.pool.close()
+        recorder.close()
+
+
+def _with_retries(step: "Step[Any]", run: Run, bound: Any) -> Any:
+    tries = 0
+    while True:
+        tries += 1
+        try:
+            value = _once(step, run, bound)
+        except Exception as error:  # any exception of user code is a failed attempt
+            if tries > step.options.retries:
+                _fail(run, error)
+                raise
+            text = f"attempt {tries} of {step.options.retries + 1} failed"
+            run.log(f"{text}: {encoding.summary_of(error)}", "warning")
+            run.ledger.restart()
+            time.sleep(step.options.retry_delay_s)
+        except BaseException as error:  # an interruption, or sys.exit(): recorded, and passed on
+            _fail(run, error)
+            raise
+        else:
+            _complete(run, value)
+            return value
+
+
+def _once(step: "Step[Any]", run: Run, bound: Any) -> Any:
+    body: Callable[[], Any] = lambda: step.function(*bound.args, **bound.kwargs)  # noqa: E731
+    try:
+        if step.options.timeout_s is None:
+            value = body()
+        else:
+            value = Deadline(step.name, step.options.timeout_s).run(body, run.grace_s, None)
+    except BaseException:  # whatever ended the body, its calls end too
+        run.pool.drop_waiting(Cancelled("the flow has ended"))
+        run.interrupt_calls(Cancelled)
+        run.pool.wait(run.grace_s)
+        raise
+    run.pool.wait()
+    return value
+
+
+def _complete(run: Run, value: Any) -> None:
+    if not run.recorder.recording:
+        return
+    streams.finish_all()
+    digests = []
+    try:
+        body, digests = encoding.encode(value, run.recorder.blobs)
+    except encoding.NotSerializable as error:
+        run.log(f"the result is not recorded: {error}", "warning")
+        body = {"enc": "json", "text": "null"}
+    run.recorder.write(
+        events.line(_CONCLUDE, {"state": "completed", "at": time.time(), "value": body}, digests), urgent=True
+    )
+
+
+def _fail(run: Run, error: BaseException) -> None:
+    if not run.recorder.recording:
+        return
+    streams.finish_all()
+    interrupted = isinstance(error, (KeyboardInterrupt, Cancelled))
+    body: Dict[str, Any] = {
+        "state": "cancelled" if interrupted else "failed",
+        "at": time.time(),
+        "reason": "interrupted" if interrupted else reason_of(error),
+        "message": encoding.summary_of(error),
+        "error": encoding.encode_error(error),
+    }
+    run.recorder.write(events.line(_CONCLUDE, body), urgent=True)
+
+
+def reason_of(error: BaseException) -> str:
+    """The machine-readable reason of a failure."""
+    code = getattr(error, "code", None)
+    if isinstance(error, InvalidParameters):
+        return "parameters"
+    return code if code in ("timeout", "not_serializable", "worker_lost") else "exception"
+
+
+# ---------------------------------------------------------------- the journal
+
+
+def _recorder(step: "Step[Any]", run_id: str, arguments: Dict[str, Any]) -> Recorder:
+    if os.environ.get("FARHAND_RECORD", "1") == "0":
+        return Recorder()
+    try:
+        return Journal(home(), run_id, _first_record(step, run_id, arguments))
+    except OSError as error:
+        warn(f"this run is not recorded, its home cannot be written: {error}")
+        return Recorder()
+
+
+def _first_record(step: "Step[Any]", run_id: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
+    file, project = _origin(step)
+    return {
+        "run": run_id,
+        "flow": step.name,
+        "project": project,
+        "params": parameters.export(dict(arguments)),
+        "at": time.time(),
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "file": file,
+    }
+
+
+def _origin(step: "Step[Any]") -> Tuple[Optional[str], str]:
+    code = getattr(step.function, "__code__", None)
+    if code is None or not os.path.exists(code.co_filename):
+        return None, "default"
+    file = Path(code.co_filename).absolute()
+    return str(file), _project_of(file.parent)
+
+
+def _project_of(directory: Path) -> str:
+    """The project's name in the nearest farhand.toml; ``default`` where there is none."""
+    for place in (directory, *directory.parents):
+        settings = place / "farhand.toml"
+        if settings.is_file():
+            match = _PROJECT.search(settings.read_text(encoding="utf-8", errors="replace"))
+            return match[1] if match else "default"
+    return "default"

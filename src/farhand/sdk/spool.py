@@ -1,0 +1,125 @@
+"""The engine's spool: one file a job, one line an event, written at once.
+
+The agent reads the file as it grows. After a write the engine rings its bell if the agent has armed it,
+and for an urgent event also if not, unless an urgent bell is on its way already; on ``arm`` it rings again
+when more has been written than the agent says it has read. So neither side polls, and no line waits unseen.
+
+What the server has not acknowledged counts against ``SPOOL_BYTES_MAX``: beyond it log lines are dropped
+and counted, and other events wait.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from farhand_worker.protocol import SPOOL_BYTES_MAX
+
+from . import events
+from .context import Recorder
+from .forks import on_fork
+
+Send = Callable[..., None]
+Ask = Callable[[str, Any], Any]
+
+_LOG = '["log",'
+_AGAIN_S = 1.0
+
+
+class Spool(Recorder):
+    """Writes the events of one job. Thread-safe; closed in forked children."""
+
+    recording = True
+
+    def __init__(
+        self, path: Path, blobs: Path, send: Send, ask: Ask, bytes_max: int = SPOOL_BYTES_MAX
+    ) -> None:
+        self.blobs = blobs
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._send = send
+        self._ask = ask
+        self._bytes_max = bytes_max
+        self._changed = threading.Condition()
+        self._armed = True
+        self._rung_urgently = False
+        self._size = os.fstat(self._fd).st_size
+        self._acked = self._size
+        self._dropped = 0
+        self._closed = False
+        on_fork(self._after_fork)
+
+    def write(self, text: str, urgent: bool = False) -> None:
+        """Append one line, whole, before anything else happens."""
+        content = text.encode("ascii")
+        with self._changed:
+            if self._closed:
+                return
+            if self._size - self._acked > self._bytes_max:
+                if text.startswith(_LOG):
+                    self._dropped += 1
+                    return
+                self._wait_for_room()
+            if self._dropped:
+                content = self._marker() + content
+            try:
+                self._append(content)
+            finally:
+                self._ring(urgent)
+
+    def armed(self, read: int, acked: Optional[int] = None) -> None:
+        """The agent has read so far and waits for a bell."""
+        with self._changed:
+            if acked is not None and acked > self._acked:
+                self._acked = acked
+                self._changed.notify_all()
+            urgent, self._rung_urgently = self._rung_urgently, False
+            self._armed = True
+            if not self._closed and self._end() > read:
+                self._ring(urgent)
+
+    def blob_path(self, digest: str) -> Path:
+        """The verified file of a digest, which the agent fetches if it is not there."""
+        return Path(self._ask("blob", {"digest": digest})["path"])
+
+    def close(self) -> None:
+        """Nothing more is written; what threads left behind still say is dropped."""
+        with self._changed:
+            if not self._closed:
+                self._closed = True
+                os.close(self._fd)
+            self._changed.notify_all()
+
+    def show(self, formatter: Any, record: Any) -> None:
+        """An engine has no terminal."""
+
+    def _append(self, content: bytes) -> None:
+        while content:
+            content = content[os.write(self._fd, content) :]
+        self._size = self._end()
+
+    def _end(self) -> int:
+        return os.lseek(self._fd, 0, os.SEEK_END)
+
+    def _ring(self, urgent: bool) -> None:
+        if self._armed or (urgent and not self._rung_urgently):
+            self._armed = False
+            self._rung_urgently = urgent
+            self._send("bell", urgent=urgent)
+
+    def _wait_for_room(self) -> None:
+        while self._size - self._acked > self._bytes_max and not self._closed:
+            self._send("bell", urgent=True)
+            self._changed.wait(_AGAIN_S)
+
+    def _marker(self) -> bytes:
+        text = f"{self._dropped} lines of output were dropped: the log was full"
+        self._dropped = 0
+        return events.log(events.now(), text, "log", "warning", None).encode("ascii")
+
+    def _after_fork(self) -> None:
+        if not self._closed:
+            os.close(self._fd)
+        self._closed = True
+        self._changed = threading.Condition()

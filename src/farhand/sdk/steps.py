@@ -1,0 +1,93 @@
+"""What flows and tasks have in common: a function, its name, its settings, its signature."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, Callable, Dict, Generic, List, Optional, Tuple, TypeVar
+
+from farhand.errors import NotSupported
+
+from .options import Options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Step(Generic[F]):
+    """A decorated function. Outside of a run it is the function itself."""
+
+    word = "step"
+
+    def __init__(self, function: F, name: Optional[str], options: Options) -> None:
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise NotSupported(
+                f"async def {self.word}s are not supported yet; write {function.__name__} with def"
+            )
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.name = name or function.__name__
+        self.options = options
+        self.entry = f"{function.__module__}:{function.__qualname__}"
+        self.identity = self.entry if name is None else f"{self.entry} {name}"
+        self._plan: Optional[List[Tuple[str, Any]]] = None
+        self._signature: Optional[inspect.Signature] = None
+        self._by_position = -1
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The function's signature, read once."""
+        if self._signature is None:
+            self._signature = inspect.signature(self.function)
+        return self._signature
+
+    def inputs(self, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Tuple[Any, ...]:
+        """The values of the parameters in the order of the signature, defaults included.
+
+        However a call is spelled, its inputs are the same. Raises TypeError as the call would.
+        """
+        if not kwargs and len(args) == self._by_position:
+            return args
+        if self._by_position == -1:
+            self._make_plan()
+            return self.inputs(args, kwargs)
+        if self._plan is not None and len(args) <= self._by_position:
+            quick = self._quick(args, kwargs, self._plan)
+            if quick is not None:
+                return quick
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+    def _quick(
+        self, args: Tuple[Any, ...], kwargs: Dict[str, Any], plan: List[Tuple[str, Any]]
+    ) -> Optional[Tuple[Any, ...]]:
+        values = list(args)
+        used = 0
+        for name, default in plan[len(args) :]:
+            if name in kwargs:
+                values.append(kwargs[name])
+                used += 1
+            elif default is not inspect.Parameter.empty:
+                values.append(default)
+            else:
+                return None
+        return tuple(values) if used == len(kwargs) else None
+
+    def _make_plan(self) -> None:
+        parameters = list(self.signature.parameters.values())
+        if all(parameter.kind in _PLAIN for parameter in parameters):
+            self._plan = [(parameter.name, parameter.default) for parameter in parameters]
+            positional = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+            self._by_position = len(positional)
+            if len(positional) != len(parameters):
+                self._by_position = -2 if not positional else len(positional)
+        else:
+            self._by_position = -2
+
+    def __reduce__(self) -> str:
+        return self.__qualname__
+
+    def __repr__(self) -> str:
+        return f"<{self.word} {self.name}>"
