@@ -33,7 +33,6 @@ log = logging.getLogger("farhand")
 LOOK_S = 1.0
 _CHUNK_BYTES = 1024 * 1024
 _NAME = re.compile(r"([a-z0-9]{8,64})\.jsonl")
-_RECORD = msgspec.json.Decoder(list[Any])
 _DIED = "the script ended without a word; it was killed, or its machine was"
 
 
@@ -189,7 +188,7 @@ def _decode(lines: list[bytes]) -> tuple[list[list[Any]], str]:
     records: list[list[Any]] = []
     for line in lines:
         try:
-            records.append(_RECORD.decode(line))
+            records.append(_record(line))
         except ValueError as error:
             return records, str(error)
     return records, ""
@@ -205,3 +204,11 @@ def _is_released(path: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def _record(line: bytes) -> list[Any]:
+    """One record. The standard decoder, since it alone takes the escape of a lone surrogate."""
+    record = json.loads(line)
+    if not isinstance(record, list) or not record:
+        raise ValueError("a record is a list of a kind and a body")
+    return record
