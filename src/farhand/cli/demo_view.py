@@ -11,14 +11,14 @@ Json = Mapping[str, Any]
 def parts(run: Json, tasks: Sequence[Json]) -> list[list[str]]:
     """One row for the flow and each of its task calls: name, worker, host, process, time, result.
 
-    A placed call ran in the last attempt of its own job, any other in that of the job that made it.
+    A call ran where the run's last attempt did. A placed one ran elsewhere: its record names the worker, and
+    its value the host and the process, where it returns them.
     """
-    attempts = {attempt["job"]: attempt for attempt in sorted(run["attempts"], key=lambda a: a["lease"])}
-    own = [attempt for attempt in attempts.values() if attempt["job"] not in _placed(tasks)]
-    rows = [_row(run["flow"], own[-1] if own else {}, _took(run), run["state"])]
+    last: Json = run["attempts"][-1] if run["attempts"] else {}
+    rows = [_row(run["flow"], last, _took(run), run["state"])]
     for task in tasks:
-        attempt = attempts.get(task["placed"] or task["job"], {})
-        rows.append(_row(f"  {name_of(task)}", attempt, _took(task), result_of(task)))
+        where = _placed(task) if task["placed"] else last
+        rows.append(_row(f"  {name_of(task)}", where, _took(task), result_of(task)))
     return rows
 
 
@@ -47,13 +47,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 HEADER = ("part", "worker", "host", "process", "took", "result")
 
 
-def _row(name: str, attempt: Json, took: str, result: str) -> list[str]:
-    pid = attempt.get("pid")
-    return [name, attempt.get("worker") or "-", attempt.get("host") or "-", str(pid or "-"), took, result]
+def _row(name: str, where: Json, took: str, result: str) -> list[str]:
+    facts = (str(where.get(fact) or "-") for fact in ("worker", "host", "pid"))
+    return [name, *facts, took, result]
 
 
-def _placed(tasks: Sequence[Json]) -> set[str]:
-    return {task["placed"] for task in tasks if task["placed"]}
+def _placed(task: Json) -> Json:
+    value = task["value"] if isinstance(task["value"], Mapping) else {}
+    return {"worker": task["worker"], "host": value.get("host"), "pid": value.get("pid")}
 
 
 def _took(record: Json) -> str:

@@ -11,7 +11,7 @@ def task(**changes: Any) -> dict[str, Any]:
         "index": None,
         "state": "completed",
         "attempts": 1,
-        "job": "job-1",
+        "worker": "server",
         "placed": None,
         "value": None,
         "started_at": 10.0,
@@ -19,8 +19,8 @@ def task(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def attempt(lease: int, job: str, worker: str, pid: int) -> dict[str, Any]:
-    return {"lease": lease, "job": job, "worker": worker, "host": f"host-of-{worker}", "pid": pid}
+def attempt(number: int, worker: str, pid: int) -> dict[str, Any]:
+    return {"number": number, "worker": worker, "host": f"host-of-{worker}", "pid": pid}
 
 
 RUN = {
@@ -28,27 +28,29 @@ RUN = {
     "state": "completed",
     "started_at": 10.0,
     "ended_at": 12.5,
-    "attempts": [attempt(3, "job-2", "demo", 30), attempt(1, "job-1", "server", 20)],
+    "attempts": [attempt(1, "server", 20)],
 }
 
 
-def test_a_placed_call_is_shown_where_its_own_job_ran() -> None:
-    rows = parts(RUN, [task(), task(name="summarise", index=0, placed="job-2")])
+def test_a_placed_call_is_shown_where_it_says_that_it_ran() -> None:
+    value = {"host": "mill", "pid": 30}
+    rows = parts(RUN, [task(), task(name="summarise", index=0, placed="job-2", worker="demo", value=value)])
     assert [row[1:4] for row in rows] == [
         ["server", "host-of-server", "20"],
         ["server", "host-of-server", "20"],
-        ["demo", "host-of-demo", "30"],
+        ["demo", "mill", "30"],
     ]
 
 
 def test_of_several_attempts_the_last_one_is_shown() -> None:
-    run = RUN | {"attempts": [attempt(4, "job-1", "server", 21), attempt(1, "job-1", "server", 20)]}
-    assert parts(run, [])[0][3] == "21"
+    run = RUN | {"attempts": [attempt(1, "server", 20), attempt(2, "demo", 21)]}
+    assert [row[3] for row in parts(run, [task()])] == ["21", "21"]
 
 
-def test_a_call_that_never_ran_has_dashes() -> None:
-    rows = parts(RUN, [task(job="job-9", started_at=None)])
-    assert rows[1][1:5] == ["-", "-", "-", "-"]
+def test_what_never_ran_has_dashes() -> None:
+    run = RUN | {"attempts": [], "started_at": None}
+    rows = parts(run, [task(placed="job-2", worker=None, started_at=None)])
+    assert [row[1:5] for row in rows] == [["-", "-", "-", "-"], ["-", "-", "-", "-"]]
 
 
 def test_a_call_of_a_map_carries_its_place() -> None:
@@ -67,7 +69,7 @@ def test_a_year_is_told_by_its_figures() -> None:
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
-    lines = table(HEADER, parts(RUN | {"attempts": [attempt(1, "job-1", "server", 20)]}, []))
+    lines = table(HEADER, parts(RUN, []))
     assert lines[0].startswith("part     worker")
     assert lines[1].startswith("───────  ──────")
     assert lines[2].startswith("weather  server")
