@@ -19,7 +19,7 @@ _DEFAULT_TYPE = "application/octet-stream"
 
 
 def save_artifact(
-    content: Union[str, "os.PathLike[str]", bytes],
+    content: Union[str, os.PathLike[str], bytes],
     name: Optional[str] = None,
     media_type: Optional[str] = None,
 ) -> ArtifactRef:

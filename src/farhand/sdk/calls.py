@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from farhand.errors import Cancelled, NotSerializable, NotSupported, TaskFailed, TimedOut, WorkerLost
 
 from . import encoding, events
-from .context import Frame, Run, enter, leave
+from .context import Frame, enter, leave
 from .deadlines import Abandoned, Deadline, is_of_an_outer_call
 from .futures import Future, find_futures, resolve, when_all_done
 from .output import flush_partial_line
@@ -27,7 +27,7 @@ class Call:
 
     def __init__(
         self,
-        step: "Step[Any]",
+        step: Step[Any],
         frame: Frame,
         args: Tuple[Any, ...],
         kwargs: Dict[str, Any],
@@ -53,7 +53,7 @@ class Call:
 # ---------------------------------------------------------------- the three ways to call
 
 
-def call(step: "Step[Any]", frame: Frame, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+def call(step: Step[Any], frame: Frame, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
     """Call ``step`` and wait for it."""
     frame.run.check()
     made = Call(step, frame, args, kwargs)
@@ -67,12 +67,12 @@ def call(step: "Step[Any]", frame: Frame, args: Tuple[Any, ...], kwargs: Dict[st
 
 
 def submit(
-    step: "Step[Any]",
+    step: Step[Any],
     frame: Frame,
     args: Tuple[Any, ...],
     kwargs: Dict[str, Any],
     index: Optional[int] = None,
-) -> "Future[Any]":
+) -> Future[Any]:
     """Call ``step`` on a thread of the run's pool, or on another machine; returns at once."""
     frame.run.check()
     made = Call(step, frame, args, kwargs, index)
@@ -101,7 +101,7 @@ def submit(
     return future
 
 
-def _settle_from_kept(made: Call, future: "Future[Any]") -> bool:
+def _settle_from_kept(made: Call, future: Future[Any]) -> bool:
     try:
         replayed = replay(made)
     except BaseException as error:  # noqa: BLE001 - the kept failure, whatever it was
@@ -113,7 +113,7 @@ def _settle_from_kept(made: Call, future: "Future[Any]") -> bool:
     return True
 
 
-def _run_into(made: Call, future: "Future[Any]") -> None:
+def _run_into(made: Call, future: Future[Any]) -> None:
     """On a thread of the pool: run the call and settle its future."""
     try:
         made.run.check()
@@ -166,7 +166,7 @@ def failure_of(outcome: Dict[str, Any]) -> BaseException:
 # ---------------------------------------------------------------- here
 
 
-def execute(made: Call, future: "Optional[Future[Any]]" = None) -> Any:
+def execute(made: Call, future: Optional[Future[Any]] = None) -> Any:
     """Run the call in this thread, with its retries and its timeout, and record how it went."""
     run, step = made.run, made.step
     recording = run.recorder.recording
@@ -190,7 +190,7 @@ def execute(made: Call, future: "Optional[Future[Any]]" = None) -> Any:
     return value
 
 
-def _attempted(made: Call, attempts: List[int], began: float, future: "Optional[Future[Any]]") -> Any:
+def _attempted(made: Call, attempts: List[int], began: float, future: Optional[Future[Any]]) -> Any:
     step, options = made.step, made.step.options
     while True:
         attempts[0] += 1
@@ -217,7 +217,7 @@ def _announce_retry(made: Call, error: Exception, attempt: int) -> None:
 
 
 def _giving_up(
-    made: Call, attempts: List[int], began: float, future: "Optional[Future[Any]]"
+    made: Call, attempts: List[int], began: float, future: Optional[Future[Any]]
 ) -> Optional[Callable[[TimedOut], None]]:
     """What to do when the call has not ended ``grace_s`` after its timeout."""
     run = made.run
@@ -300,7 +300,7 @@ def placed_elsewhere(made: Call) -> bool:
     )
 
 
-def submit_placed(made: Call, future: "Future[Any]") -> "Future[Any]":
+def submit_placed(made: Call, future: Future[Any]) -> Future[Any]:
     """Ask for the call to be run elsewhere; the future settles when its outcome arrives."""
     place = made.run.place
     if place is None:

@@ -56,7 +56,7 @@ class Ledger:
         self._lock = threading.Lock()
         self._by_id: Dict[int, Tuple[Any, str]] = {}
         self._by_key: Dict[str, int] = {}
-        self._held: "OrderedDict[int, int]" = OrderedDict()
+        self._held: OrderedDict[int, int] = OrderedDict()
         self._held_bytes = 0
 
     # ------------------------------------------------------------ keys
@@ -98,14 +98,15 @@ class Ledger:
         return (self._remembered[key],)
 
     def produced(self, value: Any, key: str, size: int) -> Optional[str]:
-        """Note that the call ``key`` returned ``value``; the key of an earlier call that returned it, if any."""
+        """Note that the call ``key`` returned ``value``; the key of an earlier one that did, or None."""
         if self._remembered is not None:
             self._remembered[key] = value
         if isinstance(value, _BY_CONTENT):
             return None
-        if isinstance(value, (str, bytes, tuple, frozenset)) and len(value) < _SMALL:
-            if isinstance(value, (str, bytes)) or not value:
-                return None
+        if isinstance(value, (str, bytes)) and len(value) < _SMALL:
+            return None
+        if isinstance(value, (tuple, frozenset)) and not value:
+            return None
         earlier = self.identify(value)
         if earlier is not None:
             return earlier if earlier != key else None

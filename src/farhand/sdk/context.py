@@ -122,7 +122,7 @@ class Frame:
         self.name = name
 
 
-_frame: "ContextVar[Optional[Frame]]" = ContextVar("farhand_frame", default=None)
+_frame: ContextVar[Optional[Frame]] = ContextVar("farhand_frame", default=None)
 
 
 class _Root:
@@ -145,12 +145,12 @@ def current() -> Optional[Frame]:
     return _frame.get() or _root.frame
 
 
-def enter(frame: Optional[Frame]) -> "Token[Optional[Frame]]":
+def enter(frame: Optional[Frame]) -> Token[Optional[Frame]]:
     """Begin ``frame`` in this thread; give the token to `leave`."""
     return _frame.set(frame)
 
 
-def leave(token: "Token[Optional[Frame]]") -> None:
+def leave(token: Token[Optional[Frame]]) -> None:
     """End the frame that `enter` began."""
     _frame.reset(token)
 

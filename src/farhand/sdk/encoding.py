@@ -75,7 +75,7 @@ def decode(body: Body, fetch: Optional[Fetch]) -> Any:
         return pickle.loads(base64.b64decode(body["text"]))
     except CannotDecode:
         raise
-    except Exception as error:  # noqa: BLE001 - unpickling runs code of any module, which may raise anything
+    except Exception as error:
         raise CannotDecode(f"{type(error).__name__}: {error}") from error
 
 
@@ -183,7 +183,7 @@ def _checked(text: str, value: Any) -> Optional[str]:
 
 def _has_surrogate_pair(value: Any) -> bool:
     if isinstance(value, str):
-        return any("\ud800" <= a <= "\udbff" and "\udc00" <= b <= "\udfff" for a, b in zip(value, value[1:]))
+        return any("\ud800" <= a <= "\udbff" and "\udc00" <= b <= "\udfff" for a, b in zip(value, value[1:]))  # noqa: B905, RUF007 - not in Python 3.9
     if isinstance(value, list):
         return any(map(_has_surrogate_pair, value))
     if isinstance(value, dict):

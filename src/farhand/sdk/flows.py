@@ -99,4 +99,8 @@ def flow(
     )
     if function is not None:
         return Flow(function, name, description, options)
-    return lambda decorated: Flow(decorated, name, description, options)
+
+    def decorate(decorated: F) -> Flow[F]:
+        return Flow(decorated, name, description, options)
+
+    return decorate

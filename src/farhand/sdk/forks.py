@@ -6,7 +6,7 @@ import os
 import weakref
 from typing import Any, List
 
-_listening: List["weakref.WeakMethod[Any]"] = []
+_listening: List[weakref.WeakMethod[Any]] = []
 
 
 def on_fork(method: Any) -> None:

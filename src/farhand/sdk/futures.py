@@ -115,7 +115,7 @@ class Futures(List["Future[T]"]):
 # ---------------------------------------------------------------- arguments
 
 
-def find_futures(values: Iterable[Any]) -> List["Future[Any]"]:
+def find_futures(values: Iterable[Any]) -> List[Future[Any]]:
     """The futures among ``values`` and in lists, tuples and dicts within them."""
     found: List[Future[Any]] = []
     for value in values:
@@ -146,7 +146,7 @@ def resolve(value: Any) -> Any:
     return value
 
 
-def when_all_done(futures: List["Future[Any]"], callback: Callable[[], None]) -> None:
+def when_all_done(futures: List[Future[Any]], callback: Callable[[], None]) -> None:
     """Call ``callback`` once all of them have ended."""
     left = [len(futures)]
 
@@ -175,7 +175,7 @@ def rows(arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Iterator[Any]:
     while True:
         row: List[Any] = []
         ended = 0
-        for column, value in zip(columns, fixed):
+        for column, value in zip(columns, fixed):  # noqa: B905 - not in Python 3.9
             item = value if column is None else next(column, _UNSET)
             ended += item is _UNSET
             row.append(item)
@@ -183,7 +183,7 @@ def rows(arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Iterator[Any]:
             if ended != sum(column is not None for column in columns):
                 raise TypeError("map() was given iterables of unequal lengths")
             return
-        yield tuple(row[: len(arguments)]), dict(zip(names, row[len(arguments) :]))
+        yield tuple(row[: len(arguments)]), dict(zip(names, row[len(arguments) :]))  # noqa: B905 - not in Python 3.9
 
 
 def _column(argument: Any) -> Optional[Iterator[Any]]:
@@ -205,7 +205,7 @@ class Pool:
 
     def __init__(self, threads_max: int = THREADS_MAX) -> None:
         self._threads_max = threads_max
-        self._queue: Deque["Entry"] = deque()
+        self._queue: Deque[Entry] = deque()
         self._changed = threading.Condition()
         self._idle = 0
         self._threads: Set[threading.Thread] = set()
@@ -213,7 +213,7 @@ class Pool:
         self._closed = False
         self.running: Set[int] = set()
 
-    def submit(self, function: Callable[[], None], future: "Future[Any]") -> None:
+    def submit(self, function: Callable[[], None], future: Future[Any]) -> None:
         """Run ``function``, which settles ``future``, on a thread."""
         entry = Entry(self, function, future)
         self.track(future)
@@ -225,7 +225,7 @@ class Pool:
             elif len(self._threads) < self._threads_max:
                 self._start_thread()
 
-    def track(self, future: "Future[Any]") -> None:
+    def track(self, future: Future[Any]) -> None:
         """Count a call, which may run elsewhere, until it has ended."""
         with self._changed:
             if self._closed:
@@ -294,7 +294,7 @@ class Entry:
 
     __slots__ = ("_claimed", "_function", "_pool", "future")
 
-    def __init__(self, pool: Pool, function: Callable[[], None], future: "Future[Any]") -> None:
+    def __init__(self, pool: Pool, function: Callable[[], None], future: Future[Any]) -> None:
         self._pool = pool
         self._function = function
         self._claimed = False

@@ -142,6 +142,7 @@ class _Walk:
     def _reduced(self, value: Any) -> List[bytes]:
         kind = type(value)
         reduce = copyreg.dispatch_table.get(kind)
+        reduced: Any
         try:
             reduced = reduce(value) if reduce is not None else value.__reduce_ex__(4)
         except RecursionError:

@@ -127,7 +127,7 @@ class Interrupter:
         if thread == self._main:
             self._pending, self._wanted = kind, wanted
             self._kick()
-        elif _is_protected(sys._current_frames().get(thread)):
+        elif _is_protected(sys._current_frames().get(thread)):  # pyright: ignore[reportPrivateUsage]
             self._watcher.after(_AGAIN_S, lambda: self.raise_in(thread, kind, wanted))
         else:
             _raise_async(thread, kind)

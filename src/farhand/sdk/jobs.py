@@ -11,17 +11,17 @@ import threading
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from . import loading, restore
+from . import loading, loggers, restore
 from .channel import Channel
 from .output import streams
 from .runner import STOPPED, Job
 
-# Imported here so that nothing of a project can take their place later.
-from . import loggers  # noqa: F401  # isort: skip
-
 Header = Dict[str, Any]
 
 _STOPPED_CODE = 143
+
+PRELOADED = (loggers,)
+"""Loaded with the engine, so that nothing of a project can take the place of what they import."""
 
 
 class Engine:
@@ -30,8 +30,8 @@ class Engine:
     def __init__(self, fd: int) -> None:
         os.set_inheritable(fd, False)
         self._channel = Channel(socket.socket(fileno=fd))
-        self._jobs: "queue.SimpleQueue[Optional[Header]]" = queue.SimpleQueue()
-        self._terms: "queue.SimpleQueue[int]" = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Optional[Header]] = queue.SimpleQueue()
+        self._terms: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._job: Optional[Job] = None
         self._early_cancel: Optional[str] = None
         self._lock = threading.Lock()

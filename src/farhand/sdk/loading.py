@@ -13,7 +13,7 @@ from farhand.errors import NotFound
 
 
 def import_roots(root: Path) -> List[str]:
-    """The directories from which a project's modules are imported: its own, and ``src`` where that is no package."""
+    """The directories a project's modules are imported from: its own, and ``src`` if that is no package."""
     source = root / "src"
     is_source = source.is_dir() and not (source / "__init__.py").exists()
     return [str(root), str(source)] if is_source else [str(root)]

@@ -15,12 +15,13 @@ _FORMATTER = logging.Formatter("%(message)s")
 _TERMINAL = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", datefmt="%H:%M:%S")
 
 
+_known: Dict[str, logging.Logger] = {}
+
+
 class RunLogger(logging.Logger):
     """Inside a run, records go to the run's log; outside, to the handlers of the logger of that name."""
 
-    _known: Dict[str, "RunLogger"] = {}
-
-    def callHandlers(self, record: logging.LogRecord) -> None:
+    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name of logging
         frame = current()
         if frame is None:
             logging.getLogger(self.name).callHandlers(record)
@@ -40,7 +41,6 @@ def get_logger(name: Optional[str] = None) -> logging.Logger:
     """A logger for flows and tasks, at level INFO. Its lines carry the call that wrote them."""
     frame = current()
     wanted = name or (frame.run.flow if frame is not None else "farhand")
-    known = RunLogger._known
-    if wanted not in known:
-        known[wanted] = RunLogger(wanted, logging.INFO)
-    return known[wanted]
+    if wanted not in _known:
+        _known[wanted] = RunLogger(wanted, logging.INFO)
+    return _known[wanted]

@@ -20,7 +20,7 @@ def emit(**numbers: Any) -> None:
             raise TypeError(f"emit({name}=…) takes a number")
         value = float(number)
         finite = value == value and abs(value) != float("inf")
-        values[name] = value if finite else {"$float": str(value)}
+        values[name] = value if finite else str(value)  # JSON has no such number; readers take the text
     frame = current()
     if frame is not None and values and frame.run.recorder.recording:
         body = {"at": time.time(), "values": values, "task": frame.key or None}

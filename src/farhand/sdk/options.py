@@ -7,6 +7,8 @@ from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Union
 
 from farhand.errors import NotSupported, Usage
 
+from .durations import seconds
+
 Duration = Union[int, float, str]
 """Seconds, or text with a unit: ``"500ms"``, ``"30s"``, ``"5m"``, ``"2h"``, ``"1d"``."""
 
@@ -16,11 +18,30 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 POLICIES = ("require", "prefer")
 
 _LATER: FrozenSet[str] = frozenset(
-    "cache cpus durable env flavor gpus isolated limits locks on_failure priority processes ram requires_python "
-    "retry_jitter retry_on schedule secrets silence_timeout tags triggers".split()
+    [
+        "cache",
+        "cpus",
+        "durable",
+        "env",
+        "flavor",
+        "gpus",
+        "isolated",
+        "limits",
+        "locks",
+        "on_failure",
+        "priority",
+        "processes",
+        "ram",
+        "requires_python",
+        "retry_jitter",
+        "retry_on",
+        "schedule",
+        "secrets",
+        "silence_timeout",
+        "tags",
+        "triggers",
+    ]
 )
-_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*")
 
 
 class Options:
@@ -49,9 +70,9 @@ class Options:
         strict_lease: bool = False,
     ) -> None:
         self.retries = _count("retries", retries)
-        self.retry_delay_s = seconds("retry_delay", retry_delay)
+        self.retry_delay_s = _duration("retry_delay", retry_delay)
         self.crash_retries = _count("crash_retries", crash_retries)
-        self.timeout_s = None if timeout is None else seconds("timeout", timeout)
+        self.timeout_s = None if timeout is None else _duration("timeout", timeout)
         if self.timeout_s is not None and self.timeout_s <= 0:
             raise Usage("timeout must be more than nothing; leave it out for no limit")
         self.runs_on = _name("runs_on", runs_on)
@@ -90,16 +111,11 @@ def refuse_unknown(decorator: str, unknown: Dict[str, Any]) -> None:
         raise TypeError(f"@{decorator} has no parameter {name!r}")
 
 
-def seconds(name: str, value: Duration) -> float:
-    """A duration in seconds. Raises `Usage`, naming the parameter."""
-    if isinstance(value, str):
-        match = _DURATION.fullmatch(value)
-        if match is None:
-            raise Usage(f"{name} must be seconds or text such as '30s', '5m' or '2h'")
-        return float(match[1]) * _UNITS_S[match[2] or "s"]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-        raise Usage(f"{name} must be a number of seconds, not negative, or text such as '30s'")
-    return float(value)
+def _duration(name: str, value: Duration) -> float:
+    try:
+        return seconds(value)
+    except ValueError as error:
+        raise Usage(f"{name} {error}") from None
 
 
 def _count(name: str, value: int) -> int:

@@ -15,7 +15,7 @@ import sys
 import typing
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from farhand.errors import InvalidParameters, NotSupported
 

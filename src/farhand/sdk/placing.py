@@ -22,11 +22,11 @@ class Placer:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._lock = threading.Lock()
-        self._open: Dict[str, Tuple[Call, "Future[Any]"]] = {}
+        self._open: Dict[str, Tuple[Call, Future[Any]]] = {}
         self._early: Dict[str, Outcome] = {}
         run.on_cancel(self._cancel)
 
-    def place(self, made: Call, future: "Future[Any]") -> None:
+    def place(self, made: Call, future: Future[Any]) -> None:
         """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`."""
         run, step = self._run, made.step
         made.key = self._free_key(made.key)
@@ -64,14 +64,13 @@ class Placer:
         self._settle(*known, outcome)
 
     def _free_key(self, key: str) -> str:
-        """A flow retry asks anew for a call that failed: under a key of its own, known to later attempts too."""
+        """A flow retry asks anew for a call that failed, under a key that later attempts derive too."""
         ledger = self._run.ledger
         while ledger.again and ledger.has_failed(key):
             key = hashing.digest_of([b"again", key.encode("ascii")])
         return key
 
-    def _settle(self, made: Call, future: "Future[Any]", outcome: Outcome) -> None:
-        run = self._run
+    def _settle(self, made: Call, future: Future[Any], outcome: Outcome) -> None:
         if outcome["state"] != "completed":
             future.settle(error=calls.failure_of(outcome))
             return
@@ -83,7 +82,7 @@ class Placer:
         else:
             self._load(future, made.key, body)
 
-    def _load(self, future: "Future[Any]", key: str, body: Dict[str, Any]) -> None:
+    def _load(self, future: Future[Any], key: str, body: Dict[str, Any]) -> None:
         run = self._run
         try:
             value = encoding.decode(body, run.recorder.blob_path)

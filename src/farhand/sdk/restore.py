@@ -1,4 +1,4 @@
-"""Putting an engine's process back as it was, after a job: whatever the job started or changed ends with it."""
+"""Putting an engine's process back as it was: whatever a job started or changed ends with it."""
 
 from __future__ import annotations
 

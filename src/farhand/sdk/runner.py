@@ -135,13 +135,13 @@ class Job:
         self._run.pool.wait()
         return value
 
-    def _load(self) -> "Step[Any]":
+    def _load(self) -> Step[Any]:
         step = loading.load(self._header["entry"], self._root)
         if not isinstance(step, Step):
             raise NotFound(f"{self._header['entry']} is no flow or task")
         return step
 
-    def _arguments(self, step: "Step[Any]") -> Any:
+    def _arguments(self, step: Step[Any]) -> Any:
         try:
             given = encoding.decode(self._header["args"], self.spool.blob_path)
         except encoding.CannotDecode as error:

@@ -27,7 +27,7 @@ _PROJECT = re.compile(r"^\s*(?:project|name)\s*=\s*[\"']([a-z0-9][a-z0-9._-]{0,6
 _CONCLUDE = "result"
 
 
-def run_script(step: "Step[Any]", bound: Any) -> Any:
+def run_script(step: Step[Any], bound: Any) -> Any:
     """Run a flow from its call to its value or exception, with its retries."""
     run_id = new_id()
     recorder = _recorder(step, run_id, bound.arguments)
@@ -51,7 +51,7 @@ def run_script(step: "Step[Any]", bound: Any) -> Any:
         recorder.close()
 
 
-def _with_retries(step: "Step[Any]", run: Run, bound: Any) -> Any:
+def _with_retries(step: Step[Any], run: Run, bound: Any) -> Any:
     tries = 0
     while True:
         tries += 1
@@ -73,7 +73,7 @@ def _with_retries(step: "Step[Any]", run: Run, bound: Any) -> Any:
             return value
 
 
-def _once(step: "Step[Any]", run: Run, bound: Any) -> Any:
+def _once(step: Step[Any], run: Run, bound: Any) -> Any:
     body: Callable[[], Any] = lambda: step.function(*bound.args, **bound.kwargs)  # noqa: E731
     try:
         if step.options.timeout_s is None:
@@ -130,7 +130,7 @@ def reason_of(error: BaseException) -> str:
 # ---------------------------------------------------------------- the journal
 
 
-def _recorder(step: "Step[Any]", run_id: str, arguments: Dict[str, Any]) -> Recorder:
+def _recorder(step: Step[Any], run_id: str, arguments: Dict[str, Any]) -> Recorder:
     if os.environ.get("FARHAND_RECORD", "1") == "0":
         return Recorder()
     try:
@@ -140,7 +140,7 @@ def _recorder(step: "Step[Any]", run_id: str, arguments: Dict[str, Any]) -> Reco
         return Recorder()
 
 
-def _first_record(step: "Step[Any]", run_id: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
+def _first_record(step: Step[Any], run_id: str, arguments: Dict[str, Any]) -> Dict[str, Any]:
     file, project = _origin(step)
     return {
         "run": run_id,
@@ -155,7 +155,7 @@ def _first_record(step: "Step[Any]", run_id: str, arguments: Dict[str, Any]) -> 
     }
 
 
-def _origin(step: "Step[Any]") -> Tuple[Optional[str], str]:
+def _origin(step: Step[Any]) -> Tuple[Optional[str], str]:
     code = getattr(step.function, "__code__", None)
     if code is None or not os.path.exists(code.co_filename):
         return None, "default"

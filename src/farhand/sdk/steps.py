@@ -25,7 +25,7 @@ class Step(Generic[F]):
             raise NotSupported(
                 f"async def {self.word}s are not supported yet; write {function.__name__} with def"
             )
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function)  # pyright: ignore[reportArgumentType]
         self.function = function
         self.name = name or function.__name__
         self.options = options
@@ -87,7 +87,7 @@ class Step(Generic[F]):
             self._by_position = -2
 
     def __reduce__(self) -> str:
-        return self.__qualname__
+        return self.function.__qualname__
 
     def __repr__(self) -> str:
         return f"<{self.word} {self.name}>"

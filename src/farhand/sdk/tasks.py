@@ -26,11 +26,11 @@ class Task(Step[F], Generic[F]):
             return self.function(*args, **kwargs)
         return calls.call(self, frame, args, kwargs)
 
-    def submit(self, *args: Any, **kwargs: Any) -> "Future[Any]":
+    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
         """Call on another thread, or the machine the task asks for; arguments may be futures."""
         return calls.submit(self, self._frame("submit"), args, kwargs)
 
-    def map(self, *args: Any, **kwargs: Any) -> "Futures[Any]":
+    def map(self, *args: Any, **kwargs: Any) -> Futures[Any]:
         """Submit one call for each item of the iterables, in order.
 
         Iterables of unequal lengths are a TypeError before anything is called. What is no iterable, and
@@ -97,4 +97,8 @@ def task(
     )
     if function is not None:
         return Task(function, name, options)
-    return lambda decorated: Task(decorated, name, options)
+
+    def decorate(decorated: F) -> Task[F]:
+        return Task(decorated, name, options)
+
+    return decorate
