@@ -187,23 +187,17 @@ class FakeServer:
         await self._session.send(encode(message))
 
     async def assign(self, job: str, code: str = "", lease: int = 1, **fields: Any) -> None:
+        usual = {
+            "attempt": 1,
+            "kind": "run",
+            "run": "run-" + job,
+            "flow": "flow",
+            "entry": "flows:flow",
+            "args": {"enc": "json", "text": "{}"},
+            "bundle": digest_of(self.bundle),
+        }
         settings = {"code": code, **fields.pop("settings", {})}
-        digest = fields.pop("bundle", digest_of(self.bundle))
-        await self.send(
-            Assign(
-                job,
-                lease,
-                1,
-                "run",
-                "run-" + job,
-                "flow",
-                "flows:flow",
-                {"enc": "json", "text": "{}"},
-                digest,
-                settings=settings,
-                **fields,
-            )
-        )
+        await self.send(Assign(job=job, lease=lease, settings=settings, **{**usual, **fields}))
 
     async def cancel(self, job: str, lease: int = 1) -> None:
         await self.send(Cancel(job, lease))

@@ -243,7 +243,8 @@ class Agent:
                 _log.error("refused: %s", error)
                 self._set_end(REFUSED)
                 return
-            if self._leave_if_done():
+            if self._leave_if_done() or self._leaving:
+                self._set_end(STOPPED)
                 return
             if why == "draining":
                 continue

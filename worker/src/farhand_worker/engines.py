@@ -43,10 +43,13 @@ class Ended(NamedTuple):
     code: Optional[int]
     signal: Optional[int]
     killed: Optional[str]
+    error: Optional[str] = None
 
     @property
     def text(self) -> str:
         """The end in words."""
+        if self.error is not None:
+            return self.error
         if self.signal is None:
             return f"exit {self.code}"
         oom = ", possibly out of memory" if self.signal == 9 and self.killed is None else ""
@@ -261,7 +264,9 @@ class Pool:
         engine.pid = message["pid"]
 
     def _exited(self, engine: Engine, message: Dict[str, Any]) -> None:
-        self._gone(engine, Ended(message.get("code"), message.get("signal"), message["killed"]))
+        self._gone(
+            engine, Ended(message.get("code"), message.get("signal"), message["killed"], message.get("error"))
+        )
 
     def _gone(self, engine: Engine, end: Ended) -> None:
         self.engines.pop(engine.id, None)

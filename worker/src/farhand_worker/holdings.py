@@ -9,7 +9,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type
 
-from .cache import Cache
+from .cache import Cache, NotFetched
 from .clock import wall_now
 from .engines import Pool
 from .jobs import Attempt
@@ -106,6 +106,8 @@ class Holdings:
 
     def resume(self, lines: List[Dict[str, Any]]) -> None:
         """Go on where the server's record of each held job ends."""
+        for reports in self._outbox.values():
+            reports.rewind({})
         for line in lines:
             key = (str(line["job"]), int(line["lease"]))
             if key not in self._outbox:
@@ -181,7 +183,7 @@ class Holdings:
                 except TransferFailed as error:
                     _log.warning("job %s: %s; trying again in %g s", key[0], error, _UPLOAD_AGAIN_S)
                     await asyncio.sleep(min(_UPLOAD_AGAIN_S, self.times.heartbeat_s))
-                except FileNotFoundError:
+                except (FileNotFoundError, NotFetched):
                     self._lost(key, reports)
                     return
         finally:
@@ -213,6 +215,7 @@ class Holdings:
             attempt.reports.create()
         except OSError as error:
             _log.error("cannot accept job %s: %s", message.job, error)
+            attempt.reports.delete()
             return  # without an answer the server gives it to another
         self._attempts[key] = attempt
         self._hold(key, attempt.reports)

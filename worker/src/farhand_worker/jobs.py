@@ -29,6 +29,7 @@ _WORDS = {
     "warden": "the warden ended",
     "lost_value": LOST_VALUE,
 }
+_FATES = {"deadline": "lease", "warden": "warden"}
 _REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
 
 
@@ -129,12 +130,17 @@ class Attempt:
             self._scratch.mkdir(exist_ok=True)
         engine = await host.pool.obtain(Key(host.runtime, assign.bundle, assign.strict), runtime, self)
         if engine.end is not None:
+            self._fate = self._fate or _FATES.get(engine.end.killed or "")
             raise NotFetched(f"the engine did not start: {engine.end.text}")
         return engine
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = engine
         engine.channel.send("job", **self._job())
+        if self._fate is not None:
+            self._kill()
+        elif self._stop is not None:  # it came while the engine was being made ready
+            engine.channel.send("cancel", reason=self._stop.reason)
         backstop = self._backstop()
         end = await self._ended
         if backstop is not None:
@@ -146,9 +152,7 @@ class Attempt:
             engine.drain_output()
             self._host.pool.release(engine, self._retire or self._stop is not None)
             return self._without_engine("the engine ended the job without a result", "crashed")
-        reason = self._fate or (self._stop.reason if self._stop else None) or end.killed
-        if reason == "deadline":
-            reason = "lease"
+        reason = self._fate or (self._stop.reason if self._stop else None) or _FATES.get(end.killed or "")
         words = _WORDS.get(reason or "", end.text).format(timeout_s=self.assign.timeout_s or 0.0)
         known = reason if reason in _WORDS else "crashed"
         return Exit(wall_now(), _REASONS.get(str(known), str(known)), words, end.code, end.signal)

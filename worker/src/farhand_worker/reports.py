@@ -144,10 +144,10 @@ class Reports:
         return reader is not None and reader.acknowledge(number)
 
     def rewind(self, recorded: Dict[str, int]) -> None:
-        """A new session: go on after what the server has recorded."""
+        """A new session: go on after what the server has recorded, as far as it says."""
         for source, reader in self._sources.items():
             reader.grow()
-            reader.rewind(recorded.get(source, 0))
+            reader.rewind(recorded.get(source, reader.acked))
 
     @property
     def settled(self) -> bool:

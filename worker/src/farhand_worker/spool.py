@@ -14,7 +14,8 @@ from collections import deque
 from pathlib import Path
 from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Tuple
 
-from .protocol import BATCH_BYTES, FINAL, dumps
+from .clock import wall_now
+from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
 
 WINDOW = 4
 """Batches of one source that may be on their way, unacknowledged."""
@@ -22,6 +23,8 @@ WINDOW = 4
 _READ_BYTES = 2 * BATCH_BYTES
 _FINAL_HEADS = tuple(f'["{kind}"'.encode() for kind in FINAL)
 _STARTED_HEAD = b'["started"'
+_RESULT_HEAD = b'["result"'
+_LINE_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
 
 class Batch(NamedTuple):
@@ -78,6 +81,10 @@ class SpoolReader:
         for line in lines:
             if line.startswith(_FINAL_HEADS) and (chosen or not final):
                 break
+            if len(line) > _LINE_BYTES_MAX:
+                chosen.append(_too_long(line))
+                offset += len(line) + 1
+                break
             missing = [digest for digest in _digests(line) if digest not in uploaded]
             if missing:
                 if not chosen:
@@ -116,16 +123,6 @@ class SpoolReader:
                 offset += len(line) + 1
             self.acked_offset = offset
         self.sent, self.sent_offset = self.acked, self.acked_offset
-
-    def count(self) -> int:
-        """How many whole lines the file holds."""
-        number = offset = 0
-        while True:
-            lines, _ = self._lines(offset, BATCH_BYTES)
-            if not lines:
-                return number
-            number += len(lines)
-            offset += sum(len(line) + 1 for line in lines)
 
     def final(self) -> Optional[Tuple[int, List[Any]]]:
         """The final event the file ends with and the byte it begins at, if it does."""
@@ -224,6 +221,14 @@ def _cut_torn_line(fd: int) -> None:
             return
         end = start
     os.ftruncate(fd, 0)
+
+
+def _too_long(line: bytes) -> str:
+    """What is sent for an event that fits no frame: its place is kept, and the attempt is not stuck."""
+    text = f"a report of {len(line)} bytes was too large to be sent"
+    if line.startswith(_RESULT_HEAD):
+        return dumps([Result.kind, as_dict(Result("failed", wall_now(), "too_large", text))])
+    return dumps([Log.kind, as_dict(Log(wall_now(), text, "log", "error"))])
 
 
 def _digests(line: bytes) -> List[str]:

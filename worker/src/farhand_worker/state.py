@@ -64,16 +64,18 @@ class StateDirectory:
         _write(self.path / "identity", self.identity)
 
     def sweep(self) -> Optional[str]:
-        """Kill what the engines of earlier agents left running; the instance that is now surely gone."""
+        """Kill what the engines of earlier agents left running; the instance that is now surely gone.
+
+        None when there was none, or when something would not die.
+        """
         until = time.monotonic() + _SWEEP_S
-        while time.monotonic() < until:
-            left = carriers(self.identity + ".")
-            if not left:
-                break
+        left = carriers(self.identity + ".")
+        while left and time.monotonic() < until:
             kill_trees(left)
             time.sleep(0.002)
+            left = carriers(self.identity + ".")
         _write(self.path / "instance", self.instance)
-        return self.previous
+        return None if left else self.previous
 
     def engine_id(self, number: int) -> str:
         """The id of this agent's ``number``-th engine."""

@@ -1,0 +1,118 @@
+"""The order in which the reports of an attempt leave, and what ends it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from farhand_worker.protocol import Exit
+from farhand_worker.reports import Reports, leftovers
+
+RESULT = '["result",{"state":"%s","at":1}]\n'
+LOG = '["log",{"at":1,"text":"e"}]\n'
+END = Exit(1.0, "crashed", "signal 9")
+
+
+def _reports(directory: Path, engine: str = "") -> Reports:
+    reports = Reports(directory, "j", 7)
+    reports.create()
+    reports.engine_path.write_text(engine)
+    reports.grow()
+    return reports
+
+
+def _send_all(reports: Reports) -> list[tuple[str, str]]:
+    sent: list[tuple[str, str]] = []
+    while batch := reports.next():
+        sent.extend((batch.source, json.loads(line)[0]) for line in batch.lines)
+    return sent
+
+
+def test_a_result_goes_out_after_the_agents_lines_and_not_before_the_seal(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, LOG + RESULT % "completed")
+    assert _send_all(reports) == [("engine", "log")]
+    reports.log(["late"])
+    reports.seal(END)
+    assert _send_all(reports) == [("agent", "log"), ("engine", "result")]
+
+
+def test_an_exit_goes_out_after_the_engines_lines(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, LOG)
+    reports.log(["last words"])
+    reports.seal(END)
+    assert _send_all(reports) == [("agent", "log"), ("engine", "log"), ("agent", "exit")]
+
+
+def test_a_result_that_was_written_makes_the_exit_unnecessary(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, RESULT % "failed")
+    reports.seal(END)
+    assert _send_all(reports) == [("engine", "result")]
+
+
+def test_a_stopped_job_is_not_reported_as_cancelled(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, LOG + RESULT % "cancelled")
+    reports.seal(Exit(1.0, "stopped", "the worker stopped"), keep_result=False)
+    assert _send_all(reports) == [("engine", "log"), ("agent", "exit")]
+
+
+def test_a_stopped_job_that_completed_has_completed(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, RESULT % "completed")
+    reports.seal(Exit(1.0, "stopped", "the worker stopped"), keep_result=False)
+    assert _send_all(reports) == [("engine", "result")]
+
+
+def test_it_is_settled_when_the_last_of_both_is_acknowledged(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, LOG)
+    reports.seal(END)
+    _send_all(reports)
+    reports.acknowledge("engine", 1)
+    assert not reports.settled
+    reports.acknowledge("agent", 1)
+    assert reports.settled
+    reports.delete()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_session_repeats_what_is_not_recorded_in_the_same_order(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, LOG + LOG + RESULT % "completed")
+    reports.log(["a"])
+    reports.seal(END)
+    _send_all(reports)
+    reports.rewind({"engine": 1})
+    assert _send_all(reports) == [("agent", "log"), ("engine", "log"), ("engine", "result")]
+
+
+def test_the_next_agent_finds_what_was_left_and_ends_it_once(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, LOG + '["resu')
+    reports.log(["a"])
+    reports.close()
+    for _ in range(2):
+        (found,) = leftovers(tmp_path)
+        found.reopen(END)
+        assert (found.job, found.lease) == ("j", 7)
+        assert _send_all(found) == [("agent", "log"), ("engine", "log"), ("agent", "exit")]
+        found.close()
+
+
+def test_a_result_that_an_earlier_agent_set_aside_stays_aside(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, RESULT % "cancelled")
+    reports.seal(Exit(1.0, "stopped", "the worker stopped"), keep_result=False)
+    reports.close()
+    (found,) = leftovers(tmp_path)
+    found.reopen(END)
+    assert _send_all(found) == [("agent", "exit")]
+
+
+def test_a_record_torn_by_a_crash_is_no_leftover(tmp_path: Path) -> None:
+    (tmp_path / "j-1.json").write_text('{"job": "j"')
+    assert leftovers(tmp_path) == []
+
+
+def test_the_rest_of_a_spool_is_given_up_when_a_value_it_names_is_lost(tmp_path: Path) -> None:
+    naming = '["artifact",{"name":"x"},["sha256:1"]]\n'
+    reports = _reports(tmp_path, LOG + naming + RESULT % "completed")
+    reports.seal(END)
+    assert _send_all(reports) == [("engine", "log")]
+    assert reports.wanted == ["sha256:1"]
+    reports.forget_rest()
+    assert _send_all(reports) == [("agent", "exit")]
