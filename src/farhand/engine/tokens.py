@@ -6,6 +6,7 @@ a token, to list and to revoke it; the token itself it does not keep.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import os
 import re
@@ -120,7 +121,9 @@ class Tokens:
 
 def _signing_key(path: Path) -> Ed25519PrivateKey:
     if path.exists():
-        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        key: Any = None
+        with contextlib.suppress(ValueError, TypeError):
+            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
         if not isinstance(key, Ed25519PrivateKey):
             raise Usage(
                 f"{path} is not an Ed25519 key; move it away and a new one is made (revoking all tokens)"

@@ -1,0 +1,138 @@
+"""Runs as people handle them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from farhand.engine.runs import Runs
+from farhand.errors import Conflict, InvalidParameters, NotFound, Usage
+from farhand.model import Ask
+from farhand_worker import protocol
+from tests.unit.engine.records import FLOW
+from tests.unit.engine.world import World
+
+pytestmark = pytest.mark.anyio
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"lr": {"type": "number"}, "name": {"type": "string", "default": "x"}},
+    "required": ["lr"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+async def runs(world: World) -> Runs:
+    fit = replace(FLOW, name="fit", schema=SCHEMA, ask=Ask(labels=("gpu",)))
+    await world.store.flows.replace("default", [FLOW, fit], 1.0)
+    return Runs(world.store, world.queue, world.consequences)
+
+
+async def test_a_run_is_queued_with_the_code_and_the_asks_of_its_flow(runs: Runs, world: World) -> None:
+    run = await runs.start("fit", {"name": "b", "lr": 0.1})
+    assert (run.state, run.flow, run.params) == ("queued", "fit", '{"lr":0.1,"name":"b"}')
+    assert (run.bundle, run.fingerprint) == (FLOW.bundle, FLOW.fingerprint)
+    (job,) = world.queue.heads()
+    assert (job.run, job.ask, job.age_at) == (run.id, Ask(labels=("gpu",)), run.created_at)
+    assert job.args == {"enc": "json", "text": run.params}
+
+
+async def test_an_unknown_flow_is_refused_naming_those_there_are(runs: Runs) -> None:
+    with pytest.raises(NotFound, match="there is no flow 'nope'; this server has: fit, weather"):
+        await runs.start("nope", {})
+
+
+async def test_a_flow_whose_code_is_gone_is_not_started(runs: Runs, world: World) -> None:
+    await world.store.flows.replace("default", [], 2.0)
+    with pytest.raises(NotFound, match="this server has: none"):
+        await runs.start("fit", {"lr": 1})
+
+
+@pytest.mark.parametrize(
+    ("params", "field"),
+    [({}, "lr"), ({"lr": "secret-value"}, "lr"), ({"lr": 1, "rate": 2}, "rate")],
+)
+async def test_parameters_that_do_not_fit_are_refused_naming_the_field_and_never_the_value(
+    runs: Runs, world: World, params: dict[str, object], field: str
+) -> None:
+    with pytest.raises(InvalidParameters, match=field) as refusal:
+        await runs.start("fit", params)
+    assert "secret-value" not in str(refusal.value)
+    assert len(world.queue) == 0
+
+
+async def test_the_same_idempotency_key_is_the_same_run(runs: Runs, world: World) -> None:
+    first = await runs.start("weather", {}, "monday")
+    again = await runs.start("weather", {}, "monday")
+    other = await runs.start("weather", {}, "tuesday")
+    assert again.id == first.id
+    assert other.id != first.id
+    assert len(world.queue) == 2
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201])
+async def test_an_idempotency_key_has_a_length(runs: Runs, key: str) -> None:
+    with pytest.raises(Usage, match="1 to 200 characters"):
+        await runs.start("weather", {}, key)
+
+
+async def test_a_run_is_found_by_the_start_of_its_id_when_only_one_has_it(runs: Runs) -> None:
+    first, second = await runs.start("weather", {}), await runs.start("weather", {})
+    assert (await runs.get(first.id)).id == first.id
+    unique = next(n for n in range(1, 27) if first.id[:n] != second.id[:n])
+    assert (await runs.get(first.id[:unique])).id == first.id
+    with pytest.raises(Usage, match="several runs begin with"):
+        await runs.get(first.id[: unique - 1])
+    for unknown in ("", "zzzz", "%", first.id + "0"):
+        with pytest.raises(NotFound, match="there is no run"):
+            await runs.get(unknown)
+
+
+async def test_a_run_that_waits_says_why(runs: Runs, world: World) -> None:
+    await world.attach()
+    run = await runs.start("fit", {"lr": 1})
+    assert (await runs.get(run.id)).message == ""
+    await world.hand_over()
+    assert (await runs.get(run.id)).message == (
+        "waits for label gpu; no attached worker could ever take it: box has no label gpu"
+    )
+
+
+async def test_a_queued_run_that_is_cancelled_leaves_the_queue(runs: Runs, world: World) -> None:
+    run = await runs.start("weather", {})
+    assert (await runs.cancel(run.id)).state == "cancelled"
+    assert world.queue.heads() == []
+    with pytest.raises(Conflict, match="has ended already"):
+        await runs.cancel(run.id)
+
+
+async def test_a_running_run_that_is_cancelled_is_told_to_its_worker(runs: Runs, world: World) -> None:
+    """B007: a cancel is never a silent yes."""
+    _, link = await world.attach()
+    run = await runs.start("weather", {})
+    await world.hand_over()
+    assert (await runs.cancel(run.id)).state == "cancelling"
+    (cancel,) = link.of(protocol.Cancel)
+    (assign,) = link.of(protocol.Assign)
+    assert (cancel.job, cancel.lease) == (assign.job, assign.lease)
+
+
+async def test_a_cancelled_run_whose_worker_is_gone_is_cancelled_when_the_lease_ends(
+    runs: Runs, world: World
+) -> None:
+    _, link = await world.attach()
+    run = await runs.start("weather", {})
+    await world.hand_over()
+    await runs.cancel(run.id)
+    await world.attachments.leave(world.fleet.member("box"), link, "gone")
+    assert (await runs.get(run.id)).state == "cancelled"
+    assert len(world.queue) == 0
+
+
+async def test_a_lease_is_current_until_it_ends(runs: Runs, world: World) -> None:
+    _, _, job = await world.worker_with_job()
+    assert await runs.lease_is_current(job.id, job.lease or 0)
+    await world.report(job, protocol.Result("completed", 3.0))
+    assert not await runs.lease_is_current(job.id, job.lease or 0)
