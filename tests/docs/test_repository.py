@@ -14,10 +14,11 @@ from packaging.requirements import Requirement
 
 from tests.docs.pages import DOCS, ROOT, repository_files
 
-# Written in pieces, so that this file does not hold what it looks for.
+_PLACES = {str(ROOT), str(Path.home()), sys.prefix} - {"/"}
 _MACHINE_PATH = re.compile(
-    rb"(?<![\w.~$}>*])/(?:" + rb"|".join((rb"home/\w", rb"root/", rb"Users/\w", rb"work/")) + rb")"
+    rb"(?<![\w.~$}>*-])(?:" + "|".join(rf"{re.escape(place)}/\w" for place in _PLACES).encode() + rb")"
 )
+# Written in pieces, so that this file does not hold what it looks for.
 _REGISTRY_HOST = re.compile(
     rb"|".join(
         (

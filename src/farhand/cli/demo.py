@@ -118,10 +118,10 @@ def _follow(client: Client, run_id: str) -> Mapping[str, Any]:
 
 def _tell_tasks(client: Client, run_id: str, seen: dict[str, str]) -> None:
     for task in client.get(f"/runs/{run_id}/tasks")["items"]:
-        if seen.get(task["key"]) != task["state"]:
-            seen[task["key"]] = task["state"]
-            where = f" on {task['worker']}" if task["worker"] else ""
-            click.echo(f"  {demo_view.name_of(task):20} {task['state']}{where}")
+        told = demo_view.state_of(task)
+        if seen.get(task["key"]) != told:
+            seen[task["key"]] = told
+            click.echo(f"  {demo_view.name_of(task):20} {told}")
 
 
 def _report(client: Client, run: Mapping[str, Any], out: Path | None) -> None:

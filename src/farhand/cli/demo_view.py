@@ -27,6 +27,15 @@ def name_of(task: Json) -> str:
     return task["name"] if task["index"] is None else f"{task['name']}[{task['index']}]"
 
 
+def state_of(task: Json) -> str:
+    """Its state, and where."""
+    if not task["worker"]:
+        return str(task["state"])
+    return (
+        f"handed to {task['worker']}" if task["state"] == "queued" else f"{task['state']} on {task['worker']}"
+    )
+
+
 def result_of(task: Json) -> str:
     """In a few words: a year's figures, or the state and how many tries it took."""
     value = task["value"]

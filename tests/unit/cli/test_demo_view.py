@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from farhand.cli.demo_view import HEADER, name_of, parts, result_of, table
+from farhand.cli.demo_view import HEADER, name_of, parts, result_of, state_of, table
 
 
 def task(**changes: Any) -> dict[str, Any]:
@@ -56,6 +56,12 @@ def test_what_never_ran_has_dashes() -> None:
 def test_a_call_of_a_map_carries_its_place() -> None:
     assert name_of(task(index=2)) == "extract[2]"
     assert name_of(task()) == "extract"
+
+
+def test_a_state_says_where_it_is_so() -> None:
+    assert state_of(task(state="running", worker="mill")) == "running on mill"
+    assert state_of(task(state="queued", worker="mill")) == "handed to mill"
+    assert state_of(task(state="queued", worker=None)) == "queued"
 
 
 def test_a_retried_call_says_at_which_try_it_came_through() -> None:
