@@ -6,7 +6,7 @@ import click
 
 from .client import Client, segment
 from .options import calls_server, json_option
-from .output import moment, print_facts, print_json, print_table
+from .output import clip, moment, print_facts, print_json, print_table
 
 
 @click.group()
@@ -30,7 +30,7 @@ def list_flows(client: Client, as_json: bool) -> None:
                 flow["name"],
                 flow["project"],
                 ", ".join(flow["schema"].get("properties", {})) or "-",
-                flow["description"].partition("\n")[0][:60] if flow["present"] else "(its code is gone)",
+                clip(flow["description"]) if flow["present"] else "(its code is gone)",
             )
             for flow in found
         ],

@@ -94,3 +94,9 @@ def took(begin: float | None, end: float | None) -> str:
         return "-"
     seconds = (end or time.time()) - begin
     return f"{seconds:.2f} s" if seconds < 120 else span(seconds)
+
+
+def clip(text: str, length: int = 60) -> str:
+    """The first line of a text, or as much of it as fits."""
+    line = text.partition("\n")[0]
+    return line if len(line) <= length else f"{line[: length - 1]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ from ..lifecycle import RUN
 from .client import Client, segment
 from .following import read_lines, until_ended
 from .options import calls_server, json_option, params_option
-from .output import moment, print_facts, print_json, print_table, took
+from .output import clip, moment, print_facts, print_json, print_table, took
 from .params import read_params
 from .program import finish
 
@@ -97,7 +98,7 @@ def list_runs(
                 run["worker"] or "-",
                 moment(run["created_at"]),
                 took(run["started_at"], run["ended_at"]),
-                run["message"][:60],
+                clip(run["message"]),
             )
             for run in page["items"]
         ],
@@ -147,7 +148,7 @@ def _print_attempts(attempts: list[Json]) -> None:
                 moment(attempt["leased_at"]),
                 took(attempt["started_at"], attempt["ended_at"]),
                 attempt["outcome"] or "under way",
-                attempt["message"][:60],
+                clip(attempt["message"]),
             )
             for attempt in attempts
         ],
@@ -155,8 +156,6 @@ def _print_attempts(attempts: list[Json]) -> None:
 
 
 def _compact(value: Any) -> str:
-    import json
-
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 500 else f"{text[:500]}… (--json shows all of it)"
 
@@ -177,8 +176,6 @@ def logs(client: Client, run: str, follow: bool, as_json: bool) -> None:
 
 
 def _tell_object(line: Json) -> None:
-    import json
-
     click.echo(json.dumps(line))
 
 

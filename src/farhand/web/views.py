@@ -5,13 +5,16 @@ Parameters and results are JSON text already; they are put into the answer as th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from ..model import Attempt, Page, Run, TaskRun, Worker
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class JsonResponse(Response):
@@ -20,8 +23,23 @@ class JsonResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The body."""
-        return msgspec.json.encode(content)
+        """The body. Text that is not Unicode (lone surrogates of odd bytes) is shown with U+FFFD."""
+        try:
+            return msgspec.json.encode(content)
+        except UnicodeEncodeError:
+            return msgspec.json.encode(_as_unicode(content))
+
+
+def _as_unicode(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {_as_unicode(name): _as_unicode(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_unicode(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: _as_unicode(getattr(value, field.name)) for field in fields(value)}
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,16 @@ def test_log_lines_follow_a_number(client: TestClient, services: FakeServices) -
     assert [line["text"] for line in page["items"]] == ["line 5"]
 
 
+def test_text_that_is_not_unicode_is_shown_all_the_same(client: TestClient, services: FakeServices) -> None:
+    """B092: a lone surrogate in a line, a message or a name hurts nobody."""
+    services.runs.lines = [LogLine(1, T0, "odd \ud800 byte", "stdout", "info", None, 1)]
+    services.runs.items["0run1"] = make_run(message="odd \udfff", state="failed")
+    assert client.get("/api/v1/runs/0run1/logs").json()["items"][0]["text"] == "odd \ufffd byte"
+    assert client.get("/api/v1/runs/0run1").json()["message"] == "odd \ufffd"
+    for path in ("/", "/runs/0run1", "/runs/0run1/lines", "/runs/0run1/log.txt"):
+        assert client.get(path).status_code == 200
+
+
 def test_tasks_show_their_values(client: TestClient, services: FakeServices) -> None:
     value = {"enc": "json", "text": "[1]"}
     services.runs.task_runs = [TaskRun("0run1", "k", 1, "fit", "completed", value=value)]

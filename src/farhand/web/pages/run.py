@@ -159,11 +159,12 @@ async def _points(services: Services, run: str) -> list[MetricPoint]:
     return points
 
 
-async def _log_text(services: Services, run: str) -> AsyncIterator[str]:
+async def _log_text(services: Services, run: str) -> AsyncIterator[bytes]:
     after = 0
     while True:
         page = await services.runs.logs(run, after, 1000)
         if not page.items:
             return
         after = page.items[-1].number
-        yield "".join(f"{clock(line.at)} {line.level:<7} {line.text}\n" for line in page.items)
+        text = "".join(f"{clock(line.at)} {line.level:<7} {line.text}\n" for line in page.items)
+        yield text.encode("utf-8", "replace")

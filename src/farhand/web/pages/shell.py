@@ -71,7 +71,8 @@ def render(
         may=may,
         **shown,
     )
-    return HTMLResponse(text, status_code=status)
+    # What users wrote may hold lone surrogates, which no page can.
+    return HTMLResponse(text.encode("utf-8", "replace"), status_code=status)
 
 
 class PageRoute(APIRoute):
