@@ -133,3 +133,13 @@ def test_the_command_line_loads_nothing_of_the_server_before_it_must(heavy: str)
 def test_constraints_hold_names_and_versions_only() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][\w.]*", line)] == []
+
+
+def test_every_file_that_architecture_names_is_there() -> None:
+    package, worker = ROOT / "src" / "farhand", ROOT / "worker" / "src" / "farhand_worker"
+    named = re.findall(r"`((?:\w+/)*\w+\.py)`", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert [name for name in named if not (package / name).exists() and not (worker / name).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 150
