@@ -129,10 +129,8 @@ class Inbox(Service):
         records, broken = _decode(lines)
         if records:
             await asyncio.to_thread(self._take_blobs, records)
-            try:
-                await self._store.journals.record(journal.run, journal.seq + 1, records, time.time())
-            except ProtocolViolation as violation:
-                records, broken = [], str(violation)
+            taken, refused = await self._record(journal.run, journal.seq + 1, records)
+            records, broken = records[:taken], refused or broken
         if broken:
             log.error(
                 "journal %s is broken after line %s: %s", journal.run, journal.seq + len(records), broken
@@ -147,8 +145,23 @@ class Inbox(Service):
         self._bus.publish(Notice("logs", journal.run))
         return True
 
+    async def _record(self, run: str, first: int, records: list[list[Any]]) -> tuple[int, str]:
+        """Record lines; returns how many were taken, and what is wrong with the one after them."""
+        try:
+            await self._store.journals.record(run, first, records, time.time())
+            return len(records), ""
+        except ProtocolViolation as violation:
+            if len(records) == 1:
+                return 0, str(violation)
+        half = len(records) // 2
+        taken, refused = await self._record(run, first, records[:half])
+        if not refused:
+            more, refused = await self._record(run, first + half, records[half:])
+            taken += more
+        return taken, refused
+
     def _take_blobs(self, records: list[list[Any]]) -> None:
-        for digest in (str(digest) for record in records if len(record) > 2 for digest in record[2]):
+        for digest in (str(digest) for record in records for digest in _digests(record)):
             try:
                 self._blobs.adopt(self._directory / "blobs" / digest.removeprefix("sha256:"), digest)
             except FarhandError as error:
@@ -192,6 +205,11 @@ def _decode(lines: list[bytes]) -> tuple[list[list[Any]], str]:
         except ValueError as error:
             return records, str(error)
     return records, ""
+
+
+def _digests(record: list[Any]) -> list[Any]:
+    """The digests of the files a line stands for."""
+    return record[2] if len(record) > 2 and isinstance(record[2], list) else []
 
 
 def _is_released(path: Path) -> bool:
