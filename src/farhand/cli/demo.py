@@ -105,12 +105,13 @@ def _follow(client: Client, run_id: str) -> Mapping[str, Any]:
     seen: dict[str, str] = {}
     line, state = 0, ""
     for _ in client.follow(run_id):
+        # Asked for first and told last: what comes before the end of a run is recorded before it.
         run: Mapping[str, Any] = client.get(f"/runs/{run_id}")
+        _tell_tasks(client, run_id, seen)
+        line = read_lines(client, run_id, line, lambda told: click.echo(f"    │ {told['text']}"))
         if run["state"] != state:
             state = run["state"]
             click.echo(f"  {state}" + (f": {run['message']}" if run["message"] else ""))
-        _tell_tasks(client, run_id, seen)
-        line = read_lines(client, run_id, line, lambda told: click.echo(f"    │ {told['text']}"))
         if is_terminal(RUN, state):
             return run
     raise AssertionError("following has no end of its own")
