@@ -28,6 +28,7 @@ _VIOLATION = 1002
 _TRY_AGAIN = 1013
 _ORDERLY = 1000
 _FAREWELL_S = 1.0
+_REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
 _GREETINGS = (protocol.Welcome, protocol.Refused)
 
 
@@ -76,7 +77,8 @@ class Socket:
     def _close(self, code: int, reason: str) -> None:
         if self._session.state != CLOSED:
             self._session.close()
-            self._outgoing.put_nowait((code, reason[:120]))
+            cut = reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore")
+            self._outgoing.put_nowait((code, cut))
 
     def _check_handoffs(self) -> None:
         overdue = self._session.overdue(time.monotonic())

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farhand.gateway.session import ATTACHED, CLOSED, GREETING, Session
@@ -122,8 +122,13 @@ def test_a_field_that_a_newer_peer_knows_is_passed_over(session: Session) -> Non
     assert session.receive(frame(a_hello(), mood="fine")) == a_hello()
 
 
+@settings(max_examples=50)
 @given(
-    st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x))
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda x: st.lists(x, max_size=3) | st.dictionaries(st.sampled_from(["type", "n", "job"]), x),
+        max_leaves=5,
+    )
 )
 def test_any_json_is_a_message_or_a_violation(value: Any) -> None:
     session = Session(protocol.Times())
