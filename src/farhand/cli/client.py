@@ -22,6 +22,9 @@ API = "/api/v1"
 PATIENCE_S = 60.0
 """How long a followed server may be away before it counts as unreachable."""
 
+_AWAY = frozenset({502, 503, 504})
+"""What a server that stops, or a proxy before one that is down, answers."""
+
 _TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 _STREAM_TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
 
@@ -78,7 +81,7 @@ class Client:
                 for _ in self._notices(run):
                     pause_s, deadline = 0.1, time.monotonic() + PATIENCE_S
                     yield
-            except httpx2.HTTPError as error:
+            except (httpx2.HTTPError, Unreachable) as error:
                 if time.monotonic() > deadline:
                     raise Unreachable(f"{self.url} does not answer any more ({error})") from error
             time.sleep(pause_s)
@@ -92,6 +95,8 @@ class Client:
         ) as response:
             if not response.is_success:
                 response.read()
+                if response.status_code in _AWAY:
+                    raise Unreachable(f"{self.url} answered {response.status_code}")
                 raise _said(response)
             yield
             for line in response.iter_lines():

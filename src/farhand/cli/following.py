@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from typing import Any
 
+from ..errors import StoreClosed, Unreachable
 from ..lifecycle import RUN, is_terminal
 from .client import Client, segment
 
@@ -29,18 +32,36 @@ def until_ended(
     tell_state: Callable[[Json], None] | None = None,
 ) -> Json:
     """Wait for the end of a run; returns it. Nothing is asked but when the server says that it moved."""
-    state, after = "", 0
-    changes = client.follow(run)
-    for _ in changes:
-        # The state first: lines that come before the end of a run are recorded before it.
-        now: Json = client.get(f"/runs/{segment(run)}")
-        if tell_line is not None:
-            after = read_lines(client, run, after, tell_line)
-        if now["state"] != state:
-            state = now["state"]
-            if tell_state is not None:
-                tell_state(now)
-        if is_terminal(RUN, state):
-            changes.close()
-            return now
+    following = _Following(client, run, tell_line, tell_state)
+    with closing(client.follow(run)) as changes:
+        for _ in changes:
+            # A server that has just gone away is waited for by the stream; what is missed now is asked then.
+            with suppress(Unreachable, StoreClosed):
+                now = following.look()
+                if is_terminal(RUN, now["state"]):
+                    return now
     raise AssertionError("following has no end of its own")
+
+
+@dataclass
+class _Following:
+    """How far a run has been told."""
+
+    client: Client
+    run: str
+    tell_line: Callable[[Json], None] | None
+    tell_state: Callable[[Json], None] | None
+    state: str = ""
+    after: int = 0
+
+    def look(self) -> Json:
+        """Tell what is new; returns the run as it is."""
+        # The state first: lines that come before the end of a run are recorded before it.
+        now: Json = self.client.get(f"/runs/{segment(self.run)}")
+        if self.tell_line is not None:
+            self.after = read_lines(self.client, self.run, self.after, self.tell_line)
+        if now["state"] != self.state:
+            self.state = now["state"]
+            if self.tell_state is not None:
+                self.tell_state(now)
+        return now

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from farhand.cli import client as module
@@ -106,8 +107,6 @@ def test_a_problem_becomes_the_exception_of_its_code(find: Find, server: str, se
 
 
 def test_something_that_is_no_farhand_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import httpx2
-
     def answer(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(502, text="<html>bad gateway</html>")
 
@@ -143,6 +142,29 @@ def test_a_run_is_followed_by_its_notices_until_it_ends(
     assert run["state"] == "completed"
     assert states == ["running", "completed"]
     assert lines == ["late"]
+
+
+def test_a_server_that_goes_away_and_comes_back_is_followed_on(
+    find: Find, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = find()
+    get, away = client.get, iter([Unreachable("gone"), httpx2.ReadError("cut")])
+    notices = client._notices
+
+    def failing_get(path: str, **params: Any) -> Any:
+        for error in away:
+            raise error
+        return get(path, **params)
+
+    def cut_notices(run: str) -> Any:
+        yield
+        for error in away:
+            raise error
+        yield from notices(run)
+
+    monkeypatch.setattr(client, "get", failing_get)
+    monkeypatch.setattr(client, "_notices", cut_notices)
+    assert until_ended(client, "0run1")["state"] == "completed"
 
 
 def test_a_stream_that_is_refused_is_an_error(server: str) -> None:
