@@ -11,8 +11,9 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any
 
 import farhand
 import farhand_worker
@@ -44,8 +45,8 @@ class FakeAgent:
         self.directory = directory
         for name in ("bundle", "blobs", "scratch"):
             (directory / name).mkdir(parents=True, exist_ok=True)
-        self.kept: List[Dict[str, Any]] = []
-        self.frames: List[Dict[str, Any]] = []
+        self.kept: list[dict[str, Any]] = []
+        self.frames: list[dict[str, Any]] = []
         self._read = 0
         self._jobs = 0
         self.spool = directory / "none"
@@ -104,7 +105,7 @@ class FakeAgent:
         }
         self.send("job", **{**header, **more})
 
-    def run(self, entry: str, args: Any = None, **more: Any) -> Dict[str, Any]:
+    def run(self, entry: str, args: Any = None, **more: Any) -> dict[str, Any]:
         """Hand over a job and wait for its end; the body of its result."""
         self.start(entry, args, **more)
         self.until("done")
@@ -117,8 +118,8 @@ class FakeAgent:
     # ------------------------------------------------------------ what the engine says
 
     def until(
-        self, kind: str, where: Callable[[Dict[str, Any]], bool] = lambda frame: True
-    ) -> Dict[str, Any]:
+        self, kind: str, where: Callable[[dict[str, Any]], bool] = lambda frame: True
+    ) -> dict[str, Any]:
         """The next frame of a type; requests on the way are answered."""
         while True:
             frame = self.receive()
@@ -131,13 +132,13 @@ class FakeAgent:
             if frame["type"] == kind and where(frame):
                 return frame
 
-    def until_event(self, kind: str, count: int = 1) -> Dict[str, Any]:
+    def until_event(self, kind: str, count: int = 1) -> dict[str, Any]:
         """The n-th event of a kind, however long it takes to be written."""
         while len(self.events(kind)) < count:
             self.until("bell")
         return self.events(kind)[count - 1]
 
-    def answer(self, frame: Dict[str, Any]) -> None:
+    def answer(self, frame: dict[str, Any]) -> None:
         if frame["kind"] == "checkpoints":
             items = [i for i in self.kept if i["number"] > frame["args"]["after"]]
             self.send("reply", id=frame["id"], body={"items": items[:2], "more": len(items) > 2})
@@ -145,11 +146,11 @@ class FakeAgent:
             path = self.directory / "blobs" / frame["args"]["digest"].partition(":")[2]
             self.send("reply", id=frame["id"], body={"path": str(path)})
 
-    def receive(self) -> Optional[Dict[str, Any]]:
+    def receive(self) -> dict[str, Any] | None:
         prefix = self._exactly(LENGTH.size)
         return None if prefix is None else json.loads(self._exactly(LENGTH.unpack(prefix)[0]) or b"null")
 
-    def _exactly(self, count: int) -> Optional[bytes]:
+    def _exactly(self, count: int) -> bytes | None:
         content = b""
         deadline = time.monotonic() + PATIENCE_S
         while len(content) < count:
@@ -179,18 +180,18 @@ class FakeAgent:
 
     # ------------------------------------------------------------ the spool
 
-    def lines(self) -> List[Any]:
+    def lines(self) -> list[Any]:
         return [json.loads(line) for line in self.spool.read_text().splitlines()]
 
-    def events(self, kind: str) -> List[Dict[str, Any]]:
+    def events(self, kind: str) -> list[dict[str, Any]]:
         """The bodies of the job's events of a kind."""
         return [line[1] for line in self.lines() if line[0] == kind] if self.spool.exists() else []
 
-    def texts(self, stream: Optional[str] = None) -> List[str]:
+    def texts(self, stream: str | None = None) -> list[str]:
         """The job's log lines."""
         return [body["text"] for body in self.events("log") if stream in (None, body["stream"])]
 
-    def result(self) -> Dict[str, Any]:
+    def result(self) -> dict[str, Any]:
         assert self.lines()[-1][0] == "result", self.lines()[-3:]
         return self.lines()[-1][1]
 
@@ -208,7 +209,7 @@ class FakeAgent:
             if body["kept"]
         ]
 
-    def outcome(self, call: Dict[str, Any], state: str = "completed", value: Any = None, **more: Any) -> None:
+    def outcome(self, call: dict[str, Any], state: str = "completed", value: Any = None, **more: Any) -> None:
         """Tell the end of a placed call."""
         body = {
             "key": call["key"],

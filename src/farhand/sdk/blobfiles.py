@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 from typing import Iterable, Iterator, Tuple
 
@@ -20,7 +19,8 @@ def write_blob(directory: Path, chunks: Iterable[bytes]) -> Tuple[str, int]:
     content, and one that is killed midway, leave either nothing or the whole file.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd, temporary = tempfile.mkstemp(prefix=".new-", dir=directory)
+    temporary = directory / f".new-{os.getpid()}-{os.urandom(8).hex()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     hasher = hashlib.sha256()
     size = 0
     try:

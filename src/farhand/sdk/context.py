@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import threading
 import time
 from contextvars import ContextVar, Token
@@ -47,6 +46,8 @@ class Recorder:
     def blobs_or_temporary(self) -> Path:
         """Where files can be saved, also by a run that is not recorded."""
         if self.blobs is None:
+            import tempfile  # noqa: PLC0415 - only for files of a run that is not recorded
+
             self.blobs = Path(tempfile.mkdtemp(prefix="farhand-"))
         return self.blobs
 

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from farhand.errors import NotSerializable, TaskFailed
-from farhand_worker.protocol import INLINE_BYTES_MAX
 
 from .blobfiles import write_blob
+from .limits import INLINE_BYTES_MAX
 from .references import ArtifactRef
 
 Body = Dict[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any, Callable, Generic, Optional, TypeVar, Union, overload
 
 from farhand.errors import Usage
@@ -33,7 +34,7 @@ class Flow(Step[F], Generic[F]):
         if not NAME.fullmatch(self.name):
             if name is not None:
                 raise Usage(f"the name of a flow matches {NAME.pattern}")
-            self.name = self.name.strip("_").lower() or "flow"
+            self.name = re.sub(r"[^a-z0-9._-]", "", self.name.lower()).lstrip("._-")[:63] or "flow"
         self.description = description or (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
         self._parameters: Optional[Parameters] = None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import sys
 import threading
 import time
@@ -100,15 +99,20 @@ class Bell:
 
     def __init__(self, address: Path) -> None:
         self._address = str(address)
-        self._socket: Optional[socket.socket] = None
+        self._socket: Any = None
         self._quiet_until = 0.0
 
     def ring(self) -> None:
         """Send one datagram, unless nobody answered a moment ago."""
         if self._quiet_until and time.monotonic() < self._quiet_until:
             return
+        if self._socket is None and not os.path.exists(self._address):
+            self._quiet_until = time.monotonic() + _QUIET_S
+            return
         try:
             if self._socket is None:
+                import socket  # noqa: PLC0415 - most scripts have nobody to tell
+
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
                 self._socket.setblocking(False)
             self._socket.sendto(b"\n", self._address)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import sys
 import threading
 import time
@@ -149,7 +148,7 @@ def _first_record(step: Step[Any], run_id: str, arguments: Dict[str, Any]) -> Di
         "params": parameters.export(dict(arguments)),
         "at": time.time(),
         "pid": os.getpid(),
-        "host": socket.gethostname(),
+        "host": os.uname().nodename,
         "python": ".".join(map(str, sys.version_info[:3])),
         "file": file,
     }

@@ -15,11 +15,10 @@ import threading
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from farhand_worker.protocol import SPOOL_BYTES_MAX
-
 from . import events
 from .context import Recorder
 from .forks import on_fork
+from .limits import SPOOL_BYTES_MAX
 
 Send = Callable[..., None]
 Ask = Callable[[str, Any], Any]

@@ -1,0 +1,162 @@
+"""Values and exceptions out of a process and in again."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from farhand.errors import NotSerializable, TaskFailed
+from farhand.sdk.encoding import CannotDecode, decode, decode_error, encode, encode_error, summary_of
+from farhand.sdk.limits import INLINE_BYTES_MAX
+from farhand.sdk.references import ArtifactRef
+
+json_like = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters())
+    | st.sampled_from(["$float", "$dict"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.text(max_size=3) | st.sampled_from(["$float", "$dict", "$artifact", "$"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+anything = st.recursive(
+    json_like | st.binary() | st.dates(),
+    lambda inner: (
+        st.tuples(inner, inner)
+        | st.lists(inner, max_size=3)
+        | st.dictionaries(st.integers(), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal with equal types all the way down, NaN included."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, float):
+        return math.copysign(1, one) == math.copysign(1, other) and (
+            one == other or (one != one and other != other)
+        )
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def round_trip(value: Any) -> Any:
+    return decode(encode(value, None)[0], None)
+
+
+@given(json_like)
+@settings(max_examples=300, deadline=None)
+def test_what_json_can_say_goes_as_json_and_comes_back_exactly(value: Any) -> None:
+    body, digests = encode(value, None)
+    assert digests == []
+    if body["enc"] == "json":
+        json.loads(body["text"], parse_constant=lambda name: pytest.fail(name))
+        assert body["text"].isascii()
+    assert same(decode(body, None), value)
+
+
+@given(anything)
+@settings(max_examples=200, deadline=None)
+def test_everything_else_comes_back_exactly_too(value: Any) -> None:
+    assert same(round_trip(value), value)
+
+
+@pytest.mark.parametrize(
+    ("value", "enc"),
+    [
+        ([1, "a", None, 2.5, {"k": [True]}], "json"),
+        ([float("nan")], "json"),
+        ("\ud800 alone", "json"),
+        ("\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "json"),
+        ("\ud83d" + "\ude00", "pickle"),
+        (ArtifactRef("a", "sha256:" + "0" * 64, 3), "json"),
+        ((1, 2), "pickle"),
+        ({1: 2}, "pickle"),
+        ({"a"}, "pickle"),
+        ([(1,)], "pickle"),
+        ([10**5000], "pickle"),
+        (datetime.date(2024, 1, 1), "pickle"),
+    ],
+)
+def test_json_is_used_only_when_nothing_is_lost(value: Any, enc: str) -> None:
+    assert encode(value, None)[0]["enc"] == enc
+    assert same(round_trip(value), value)
+
+
+@pytest.mark.parametrize("value", ["x" * (INLINE_BYTES_MAX + 1), b"x" * INLINE_BYTES_MAX])
+def test_big_values_become_blobs(tmp_path: Path, value: Any) -> None:
+    body, digests = encode(value, tmp_path)
+    assert digests == [body["digest"]]
+    assert [path.name for path in tmp_path.iterdir()] == [body["digest"].partition(":")[2]]
+    assert body["size"] == next(tmp_path.iterdir()).stat().st_size
+    assert decode(body, lambda digest: tmp_path / digest.partition(":")[2]) == value
+
+
+def test_what_cannot_be_stored_is_named_by_its_type() -> None:
+    with pytest.raises(NotSerializable, match=r"_thread\.lock"):
+        encode([threading.Lock()] and threading.Lock(), None)
+
+
+def test_a_pickle_that_does_not_load_is_one_kind_of_error() -> None:
+    with pytest.raises(CannotDecode):
+        decode({"enc": "pickle", "text": "AAAA"}, None)
+
+
+class Odd(Exception):
+    """Cannot be made again from its arguments."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+class Silent(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_an_exception_comes_back_as_its_own_type() -> None:
+    try:
+        raise KeyError("gone")
+    except KeyError as error:
+        body = encode_error(error)
+    assert "test_encoding.py" in body["traceback"]
+    back = decode_error(body)
+    assert type(back) is KeyError
+    assert back.args == ("gone",)
+
+
+def test_an_exception_that_does_not_load_becomes_a_task_failure_with_its_text() -> None:
+    back = decode_error(encode_error(Odd(1, 2)))
+    assert type(back) is TaskFailed
+    assert str(back) == "Odd: 1 and 2"
+
+
+def test_an_exception_that_cannot_be_pickled_or_shown_travels_all_the_same() -> None:
+    error = ValueError("x")
+    error.lock = threading.Lock()  # type: ignore[attr-defined]
+    assert "pickle" not in encode_error(error)
+    assert "cannot be made" in encode_error(Silent())["message"]
+    assert summary_of(MemoryError()) == "MemoryError"
+
+
+def test_endless_messages_are_cut() -> None:
+    assert len(encode_error(ValueError("x" * 10**6))["message"]) < 10_000

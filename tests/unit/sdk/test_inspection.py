@@ -1,0 +1,115 @@
+"""What the inspecting child reports of a project."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FLOW = "from farhand import flow\n@flow\ndef {0}(n: int = 1):\n    '''Does {0}.'''\n"
+
+
+def inspect(root: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "farhand.sdk.inspection", str(root)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "project"
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+
+
+def test_flows_are_described(root: Path) -> None:
+    write(
+        root,
+        "etl.py",
+        "from farhand import flow\n@flow(name='nightly', retries=2, timeout='2h', device=['gpu'], runs_on='worker')\n"
+        "def etl(n: int, day: str = 'x'):\n    '''Loads\n    it.\n\n    More.'''\n",
+    )
+    (found,) = inspect(root)["flows"]
+    assert found["name"] == "nightly"
+    assert found["entry"] == "etl:etl"
+    assert found["file"] == "etl.py"
+    assert found["description"] == "Loads it."
+    assert found["schema"]["required"] == ["n"]
+    assert found["ask"] == {"labels": ["gpu"], "policy": "require", "runs_on": "worker"}
+    assert found["settings"] == {
+        "retries": 2,
+        "retry_delay_s": 0.0,
+        "crash_retries": 3,
+        "timeout_s": 7200.0,
+        "strict_lease": False,
+    }
+
+
+def test_a_module_that_fails_hurts_no_other(root: Path) -> None:
+    write(root, "good.py", "print('noise')\n" + FLOW.format("good"))
+    write(root, "missing.py", "import nowhere_at_all\n" + FLOW.format("missing"))
+    write(root, "leaves.py", FLOW.format("leaves") + "raise SystemExit(3)\n")
+    write(root, "half.py", "from farhand import flow\ndef (")
+    found = inspect(root)
+    assert [flow["name"] for flow in found["flows"]] == ["good"]
+    errors = {error["file"]: error["error"] for error in found["errors"]}
+    assert set(errors) == {"missing.py", "leaves.py", "half.py"}
+    assert "nowhere_at_all" in errors["missing.py"]
+
+
+def test_files_are_what_the_flows_reach_and_what_lies_beside_it(root: Path) -> None:
+    write(root, "app/etl.py", "from . import helper\nimport shared.deep\n" + FLOW.format("etl"))
+    write(root, "app/__init__.py", "")
+    write(root, "app/helper.py", "from .inner import thing\n")
+    write(root, "app/inner.py", "thing = 1\n")
+    write(root, "app/data.csv", "a,b\n")
+    write(root, "app/.hidden", "")
+    write(root, "shared/deep.py", "")
+    write(root, "elsewhere/unused.py", "")
+    write(root, "tests/test_it.py", FLOW.format("test"))
+    write(root, ".venv/lib.py", FLOW.format("venv"))
+    write(root, "app/big.bin", "x" * 1024 * 1025)
+    found = inspect(root)
+    assert found["files"] == [
+        "app/__init__.py",
+        "app/data.csv",
+        "app/etl.py",
+        "app/helper.py",
+        "app/inner.py",
+        "shared/deep.py",
+    ]
+    assert found["left_out"] == ["app/big.bin"]
+    assert [flow["entry"] for flow in found["flows"]] == ["app.etl:etl"]
+
+
+def test_a_source_layout_is_imported_by_its_own_names(root: Path) -> None:
+    write(root, "src/lib/__init__.py", "")
+    write(root, "src/lib/flows.py", "from lib.more import x\n" + FLOW.format("one"))
+    write(root, "src/lib/more.py", "x = 1\n")
+    found = inspect(root)
+    assert [flow["entry"] for flow in found["flows"]] == ["lib.flows:one"]
+    assert "src/lib/more.py" in found["files"]
+
+
+def test_a_flow_that_is_only_imported_belongs_to_its_own_module(root: Path) -> None:
+    write(root, "one.py", FLOW.format("one"))
+    write(root, "two.py", "from one import one\n" + FLOW.format("two"))
+    assert sorted(flow["entry"] for flow in inspect(root)["flows"]) == ["one:one", "two:two"]
+
+
+def test_odd_directories_are_survived(root: Path) -> None:
+    write(root, "my-flows/etl.py", FLOW.format("etl"))
+    os.symlink(root, root / "loop")
+    assert [flow["entry"] for flow in inspect(root)["flows"]] == ["my-flows.etl:etl"]
