@@ -323,9 +323,10 @@ async def test_of_two_newcomers_at_once_one_has_the_name_and_the_other_asks_agai
         answer, _ = await world.attach(a_hello(instance=instance))
         answers.append("attached" if isinstance(answer, Attached) else answer.code)
 
-    async with anyio.create_task_group() as group:
+    async with anyio.create_task_group() as group, world.fleet.member("box").gate:
         for instance in ("i2", "i3", "i4"):
             group.start_soon(come, instance)
+        await anyio.wait_all_tasks_blocked()
     assert sorted(answers) == ["attached", "name_taken", "name_taken"]
 
 
@@ -340,9 +341,10 @@ async def test_one_that_comes_back_from_offline_is_not_pushed_out_by_a_newcomer_
     async def come(instance: str) -> None:
         answers[instance], _ = await world.attach(a_hello(instance=instance))
 
-    async with anyio.create_task_group() as group:
+    async with anyio.create_task_group() as group, box.gate:
         group.start_soon(come, "i1")
         group.start_soon(come, "i2")
+        await anyio.wait_all_tasks_blocked()
     assert isinstance(answers["i1"], Attached)
     assert refused(answers["i2"]) == ("name_taken", False)
 
