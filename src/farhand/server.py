@@ -105,6 +105,7 @@ class Server:
             _write_address(config.home, f"http://{_dialled(host)}:{port}{config.base_path}")
             if config.root is not None:
                 await self._load(services, config.root)
+            services.ready = True
             self._say(f"farhand serves on http://{_dialled(host)}:{port}{config.base_path}")
             self._say(
                 f"sign in: http://{_dialled(host)}:{port}{config.base_path}/{app.state.sessions.link()}"

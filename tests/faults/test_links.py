@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_the_run_goes_on_from_its_last_checkpoint_when_the_link_is_cut_for_two_l
     witness, gate = tmp_path / "witness", tmp_path / "gate"
     run_id = deployment.start_run("checkpointed_there", path=str(witness), gate=str(gate))
     eventually(lambda: words(witness)["step2"], what="two steps are done")
-    eventually(lambda: len(deployment.get(f"/runs/{run_id}/tasks")["items"]) >= 2, what="both are recorded")
+    eventually(lambda: len(deployment.items(f"/runs/{run_id}/tasks")) >= 2, what="both are recorded")
     engines = worker.engines()
     proxy.cut()
     time.sleep(2 * FAST.lease_s)
@@ -83,7 +84,7 @@ def test_a_result_whose_acknowledgement_is_lost_is_recorded_once(
 ) -> None:
     worker = deployment.worker("box", url=proxy.url)
     witness = tmp_path / "witness"
-    proxy.swallow(TO_WORKER, lambda message: message["type"] == "ack" and message["job"] is not None, 10_000)
+    proxy.swallow(TO_WORKER, lambda message: _acknowledges_events(message) and _result_is_sent(proxy), 1000)
     run_id = deployment.start_run("ticking_there", path=str(witness), seconds=0.5)
     run = deployment.wait_for_run(run_id, "completed")
     spools = lambda: list((worker.state_dir / "spool").glob("*.engine"))  # noqa: E731
@@ -94,5 +95,14 @@ def test_a_result_whose_acknowledgement_is_lost_is_recorded_once(
     assert deployment.run(run_id)["ended_at"] == run["ended_at"]
     assert len(deployment.attempts(run_id)) == 1
     assert deployment.log_lines(run_id) == [f"tick {n}" for n in range(1, run["result"] + 1)]
-    kinds = [e["kind"] for e in deployment.get("/events", run=run_id)["items"]]
+    kinds = [e["kind"] for e in deployment.items(f"/runs/{run_id}/events")]
     assert kinds.count("run.completed") == 1
+
+
+def _acknowledges_events(message: dict[str, Any]) -> bool:
+    return message["type"] == "ack" and message["job"] is not None
+
+
+def _result_is_sent(proxy: Proxy) -> bool:
+    sent = (message for direction, message in list(proxy.seen) if direction == TO_SERVER)
+    return any(event[0] == "result" for message in sent for event in message.get("events", ()))

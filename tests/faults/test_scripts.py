@@ -77,7 +77,7 @@ def scripts(tmp_path: Path, home: Deployment) -> Iterator[Scripts]:
 
 
 def _script_runs(deployment: Deployment) -> list[dict[str, object]]:
-    return [run for run in deployment.get("/runs")["items"] if run["origin"] == "script"]
+    return [run for run in deployment.items("/runs") if run["origin"] == "script"]
 
 
 @pytest.mark.fault("1.10")
@@ -93,7 +93,7 @@ def test_two_scripts_and_a_starting_server_do_not_refuse_each_other(
     )
     assert [run["result"] for run in runs] == [6, 6]
     for run in runs:
-        tasks = home.get(f"/runs/{run['id']}/tasks")["items"]
+        tasks = home.items(f"/runs/{run['id']}/tasks")
         assert [task["state"] for task in tasks] == ["completed"] * 3
     assert words(tmp_path / "a") == words(tmp_path / "b") == {"step1": 1, "step2": 1, "step3": 1}
 

@@ -13,7 +13,7 @@ from tests.harness.waiting import eventually
 
 @pytest.mark.fault("1.12")
 @pytest.mark.parametrize(
-    ("kind", "sentence"), [("wrong", "not one of this server"), ("expired", "expired"), ("missing", "token")]
+    ("kind", "sentence"), [("wrong", "not one of this server"), ("expired", "expired"), ("missing", "a token is needed")]
 )
 def test_a_worker_without_a_valid_token_ends_with_the_reason(
     deployment: Deployment, kind: str, sentence: str

@@ -202,7 +202,7 @@ class Deployment:
 
     def worker_state(self, name: str) -> str:
         """The worker's state as the server shows it, empty when it has never attached."""
-        return next((w["state"] for w in self.get("/workers")["items"] if w["name"] == name), "")
+        return next((w["state"] for w in self.items("/workers") if w["name"] == name), "")
 
     def clear(self) -> None:
         """End everything this deployment started, engines included, by pid."""
@@ -248,6 +248,11 @@ class Deployment:
         """GET, decoded; tried again while the server is away."""
         return self._ask("GET", path, params=query)
 
+    def items(self, path: str, **query: Any) -> list[dict[str, Any]]:
+        """The records of a list or of one page."""
+        answer = self.get(path, **query)
+        return answer["items"] if isinstance(answer, dict) else answer
+
     def post(self, path: str, body: Any = None) -> Any:
         """POST, decoded; tried again while the server is away."""
         return self._ask("POST", path, json=body if body is not None else {})
@@ -286,7 +291,7 @@ class Deployment:
 
     def attempts(self, run_id: str) -> list[dict[str, Any]]:
         """The run's attempts."""
-        return self.get(f"/runs/{run_id}/attempts")["items"]
+        return self.items(f"/runs/{run_id}/attempts")
 
     def log_lines(self, run_id: str) -> list[str]:
         """The texts of the run's whole log, in order."""

@@ -51,6 +51,7 @@ class Services:
         self.runs = Runs(store, self.queue, consequences)
         self.workers = Workers(store, self.fleet)
         self.tokens = Tokens(store, home, environment)
+        self.ready = False
         self.runtime = self.blobs.put_bytes(runtime.build())
 
     async def start(self) -> None:

@@ -21,7 +21,9 @@ async def healthz() -> JsonResponse:
 
 @router.get("/readyz")
 async def readyz(services: Asking) -> Response:
-    """The store answers too; 503 when it does not."""
+    """The flows are read and the store answers; 503 while it is not so."""
+    if not services.ready:
+        return problems.problem(503, "starting", "the flows are being read")
     try:
         await services.runs.page(1)
     except FarhandError as error:

@@ -211,6 +211,7 @@ class FakeServices:
         self.fleet = FakeFleet()
         self.bus = ThreadedBus()
         self.blobs = Blobs(directory / "blobs")
+        self.ready = True
         self.runtime = self.blobs.put_bytes(b"PK the runtime")
 
     def publish(self, notice: Notice) -> None:

@@ -162,6 +162,12 @@ def test_a_store_that_fails_is_503(client: TestClient, services: FakeServices) -
     assert client.get("/healthz").status_code == 200
 
 
+def test_a_server_that_reads_its_flows_is_not_ready(client: TestClient, services: FakeServices) -> None:
+    services.ready = False
+    assert problem_of(client.get("/readyz")) == (503, "starting")
+    assert client.get("/healthz").status_code == 200
+
+
 def test_a_token_is_minted_listed_and_revoked(client: TestClient) -> None:
     body = {"name": "gpu1", "labels": ["gpu", "zone=eu"], "expires_s": 60}
     minted = client.post("/api/v1/workers/tokens", json=body)
