@@ -353,7 +353,12 @@ class FakeServer:
 async def stubborn(server: FakeServer, job: str) -> tuple[int, int]:
     """The engine of a job that runs `STUBBORN`, and the grandchild."""
     record = server.record(job)
-    text = await until(lambda: [t for t in record.texts("agent") if t.startswith("stubborn")], "the child")
+
+    def said() -> list[str]:
+        assert record.final is None, record
+        return [text for text in record.texts("agent") if text.startswith("stubborn")]
+
+    text = await until(said, "the child")
     await server.line(job, "begun")
     return record.events["engine"][0][1]["pid"], int(text[0].split()[1])
 
@@ -408,6 +413,7 @@ class AgentProcess:
             self.process.send_signal(signal.SIGCONT)
             self.process.kill()
             self.process.wait()
+        print(self.log)
 
 
 def children(pid: int) -> list[int]:

@@ -36,7 +36,7 @@ STOPPED, REFUSED = 0, 3
 
 _RETRY_S, _RETRY_S_MAX = 0.5, 5.0
 _OPEN_S = 10.0
-_LEAVE_S = 5.0
+_SECOND_SIGNAL_S = 0.05
 _log = logging.getLogger("farhand.worker")
 
 
@@ -118,12 +118,17 @@ class Agent:
         running = len(self._holdings.running)
         if self._signals == 1:
             _log.info("draining: takes nothing new, %d jobs to finish", running)
-            if not self._leave_if_done() and self._session is not None:
-                self._session.finish("draining")  # the next hello says so
+            if not self._leave_if_done():
+                self._loop.call_later(_SECOND_SIGNAL_S, self._say_draining)
         elif self._signals == 2:
-            self._stop("stopping", _LEAVE_S)
+            self._stop("stopping", self._holdings.times.margin_s / 2)
         else:
             self._pool.kill_all()
+
+    def _say_draining(self) -> None:
+        """Attach again: a hello is what says that nothing new is taken."""
+        if self._signals == 1 and self._session is not None:
+            self._session.finish("draining")
 
     def _stop(self, why: str, linger_s: float) -> None:
         running = self._holdings.running

@@ -14,6 +14,7 @@ from .protocol import ENGINE_ID_VARIABLE
 from .warden import LINUX, kill_trees
 
 _SWEEP_S = 5.0
+_LOCK_TRIES, _LOCK_AGAIN_S = 6, 0.05
 
 
 class StateRefused(Exception):
@@ -89,16 +90,25 @@ class StateDirectory:
 
     def _take_lock(self) -> None:
         fd = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _locked(fd):
             holder = os.pread(fd, 64, 0).decode().split()
             os.close(fd)
             who = f"the worker with process id {holder[0]}" if holder else "another worker"
-            raise StateRefused(f"{who} uses {self.path}; stop it, or choose another --state-dir") from None
+            raise StateRefused(f"{who} uses {self.path}; stop it, or choose another --state-dir")
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()} {self.instance}\n".encode(), 0)
         self._lock = fd
+
+
+def _locked(fd: int) -> bool:
+    """Take the lock. Whoever only looks whether it is taken holds it for a moment, hence the patience."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            time.sleep(_LOCK_AGAIN_S)
+    return False
 
 
 def carriers(prefix: str) -> Set[int]:
