@@ -88,7 +88,8 @@ class Attachments:
             replaced = member.instance not in ("", hello.instance)
             self._admit(member, hello, credential, link)
             try:
-                resume = await self._settle(member, listed, replaced)
+                foreign = hello.incarnation not in (None, self._store.meta.incarnation())
+                resume = await self._settle(member, listed, replaced, foreign)
                 await self._record(member, hello, credential, address)
             except BaseException:
                 self.closed(member, link)
@@ -166,15 +167,19 @@ class Attachments:
         return False
 
     async def _settle(
-        self, member: Member, listed: list[protocol.Held], replaced: bool
+        self, member: Member, listed: list[protocol.Held], replaced: bool, foreign: bool
     ) -> list[protocol.Resume]:
-        """Resume what is listed under a current lease, take back what is not listed."""
+        """Resume what is listed under a current lease, take back what is not listed.
+
+        Leases of another incarnation of the store (``foreign``) are none here, whatever their numbers.
+        """
         resume: list[protocol.Resume] = []
         current: dict[int, Job] = {}
         for held in listed:
             job = await self._store.jobs.get(held.job)
             recorded = await self._store.reports.recorded(held.job, held.lease)
-            live = job is not None and job.lease == held.lease and job.worker == member.name
+            current_lease = job is not None and (job.lease, job.worker) == (held.lease, member.name)
+            live = current_lease and not foreign
             if job is not None and live:
                 current[held.lease] = job
             cancelling = job is not None and job.cancelling

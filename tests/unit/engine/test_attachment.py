@@ -182,6 +182,20 @@ async def test_another_workers_lease_and_a_job_nobody_knows_are_fenced(world: Wo
     assert world.fleet.member("box").busy == 1
 
 
+async def test_a_lease_of_another_incarnation_of_the_store_is_fenced_whatever_its_number(
+    world: World,
+) -> None:
+    _, _, job = await world.worker_with_job()
+    answer, _ = await world.attach(a_hello(held=[world.held(job)], incarnation="before-the-restore"))
+    assert [resume.fenced for resume in resumed(answer)] == [True]
+    assert (await world.job(job)).state == "queued"
+    await world.hand_over()
+    again = await world.job(job)
+    same = world.store.meta.incarnation()
+    answer, _ = await world.attach(a_hello(held=[world.held(again)], incarnation=same))
+    assert [resume.fenced for resume in resumed(answer)] == [False]
+
+
 async def test_a_result_that_was_recorded_but_not_acknowledged_is_fenced_with_its_number(
     world: World,
 ) -> None:
