@@ -110,6 +110,19 @@ def test_a_reader_who_scrolled_up_is_left_in_peace(console: Served, open_page: O
     assert page.eval_on_selector("#log", "log => log.scrollTop") == 0
 
 
+def test_every_kind_of_line_is_one_line_high(console: Served, open_page: OpenPage) -> None:
+    kinds = [("stdout", "info"), ("stderr", "info"), ("log", "warning"), ("log", "error"), ("log", "debug")]
+    console.services.runs.lines = [
+        LogLine(n, T0, "text", stream, level, None, 1) for n, (stream, level) in enumerate(kinds, 1)
+    ]
+    page = open_page(console.link())
+    page.goto(f"{console.url}/runs/0run1")
+    page.wait_for_selector(".link.on")
+    heights = page.eval_on_selector_all("#log .line", "lines => lines.map(line => line.offsetHeight)")
+    assert len(heights) == len(kinds)
+    assert max(heights) - min(heights) <= 1
+
+
 def test_a_huge_run_opens_fast_and_stays_small(console: Served, open_page: OpenPage) -> None:
     """20,000 tasks and 50,000 lines (B146, B148): the end of the log, and as many rows as one can read."""
     services = console.services

@@ -59,9 +59,15 @@ class _Following:
         # The state first: lines that come before the end of a run are recorded before it.
         now: Json = self.client.get(f"/runs/{segment(self.run)}")
         if self.tell_line is not None:
-            self.after = read_lines(self.client, self.run, self.after, self.tell_line)
+            read_lines(self.client, self.run, self.after, self._told)
         if now["state"] != self.state:
             self.state = now["state"]
             if self.tell_state is not None:
                 self.tell_state(now)
         return now
+
+    def _told(self, line: Json) -> None:
+        # Line by line, so that a page that fails to arrive repeats nothing of those before it.
+        if self.tell_line is not None:
+            self.tell_line(line)
+        self.after = line["number"]

@@ -91,7 +91,7 @@ class Guard:
         name = host_name(host)
         arrived_on = (scope.get("server") or ("", 0))[0]
         if not (is_loopback(name) or name in self._names or (name and name == arrived_on)):
-            return "wrong_host", "this server does not go by that name; allow it with --url-host"
+            return "wrong_host", "this server does not go by that name; allow it with --public-host"
         changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
         if changes and not _same_origin(headers, host):
             return "cross_origin", "requests from pages of other origins may not change anything here"
@@ -145,8 +145,11 @@ def _with_headers(send: Send) -> Send:
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, code: str, detail: str) -> None:
     response: Any = problem(403, code, detail)
-    if scope["type"] == "websocket":
+    if scope["type"] == "http":
+        await response(scope, receive, _with_headers(send))
+    elif "websocket.http.response" in scope.get("extensions", {}):
+        # The handshake is answered by the problem itself, so that a worker's log can say what is wrong.
+        await response(scope, receive, send)
+    else:
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": code})
-        return
-    await response(scope, receive, _with_headers(send))

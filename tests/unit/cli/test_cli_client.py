@@ -167,6 +167,26 @@ def test_a_server_that_goes_away_and_comes_back_is_followed_on(
     assert until_ended(client, "0run1")["state"] == "completed"
 
 
+def test_no_line_is_told_twice_when_a_page_of_them_fails(
+    find: Find, server: str, services: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.runs.lines = [LogLine(n, T0, f"line {n}", "stdout", "info", None, 1) for n in range(1, 1501)]
+    client = find()
+    get, away = client.get, iter([Unreachable("gone")])
+
+    def failing_get(path: str, **params: Any) -> Any:
+        if params.get("after") == 1000:
+            for error in away:
+                services.publish(Notice("logs", "0run1"))
+                raise error
+        return get(path, **params)
+
+    monkeypatch.setattr(client, "get", failing_get)
+    told: list[int] = []
+    until_ended(client, "0run1", lambda line: told.append(line["number"]))
+    assert told == list(range(1, 1501))
+
+
 def test_a_stream_that_is_refused_is_an_error(server: str) -> None:
     with Client(server, lambda: "made-up") as client, pytest.raises(Unauthorized):
         next(client.follow("0run1"))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
-from starlette.websockets import WebSocketDisconnect
+from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from farhand.web import WebSettings, create_app
 from farhand.web.guard import HEADERS, host_name, is_loopback
@@ -76,8 +75,9 @@ def test_a_websocket_from_another_origin_is_refused(app: Any) -> None:
     client = caller(app)
     for headers in ({"Origin": "https://evil.example"}, {"Host": "evil.example"}):
         connection = client.websocket_connect("/api/v1/workers/attach", headers=headers)
-        with pytest.raises(WebSocketDisconnect), connection:
+        with pytest.raises(WebSocketDenialResponse) as refused, connection:
             pass
+        assert problem_of(refused.value)[0] == 403
     assert reached == []
     with client.websocket_connect("ws://127.0.0.1:8420/api/v1/workers/attach"):
         pass
