@@ -145,7 +145,7 @@ async def test_the_token_is_in_no_argument_environment_or_log(server: FakeServer
     [
         (["--url", "http://farhand.example"], "is not encrypted: use wss:// or https://"),
         (["--url", "ftp://127.0.0.1"], "use https://HOST:PORT"),
-        (["--url", "http://127.0.0.1:1", "--python", "/nowhere/python"], "no such program"),
+        (["--url", "http://127.0.0.1:1", "--python", "/nowhere/python"], "is no Python that runs here"),
     ],
 )
 async def test_what_cannot_work_is_said_at_once_with_exit_2(

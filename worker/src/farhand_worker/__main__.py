@@ -9,10 +9,11 @@ import os
 import platform
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Callable, List, Optional
+from typing import Callable, List, Optional, Tuple
 
 from . import __version__
 from .address import Address, BadAddress, parse
@@ -36,12 +37,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
         given = _parser().parse_args(arguments)
         if platform.system() not in ("Linux", "Darwin"):
             raise Usage("farhand-worker runs on Linux and macOS; on Windows, run it in WSL")
+        python, python_version = _python(given.python)
         options = Options(
             address=_address(given),
             token=_token(given),
             name=given.name or socket.gethostname(),
             parallel=given.parallel,
-            python=_python(given.python),
+            python=python,
+            python_version=python_version,
             cwd=given.cwd,
             orphan_s=given.orphan_s,
         )
@@ -121,10 +124,22 @@ def _token(given: argparse.Namespace) -> str:
     return token
 
 
-def _python(path: str) -> str:
-    if not os.access(path, os.X_OK):
-        raise Usage(f"--python {path}: no such program")
-    return os.path.abspath(path)
+def _python(program: str) -> Tuple[str, str]:
+    """The interpreter of user code as an absolute path, and its version."""
+    path = os.path.abspath(program)
+    if path == os.path.abspath(sys.executable):
+        return path, platform.python_version()
+    code = "import platform, sys; print(platform.python_version(), sys.version_info >= (3, 9))"
+    try:
+        answer = subprocess.run(
+            [path, "-I", "-S", "-c", code], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True
+        )
+        version, fits = answer.stdout.decode().split()
+    except (OSError, subprocess.CalledProcessError, ValueError) as error:
+        raise Usage(f"--python {program} is no Python that runs here: {error}") from error
+    if fits != "True":
+        raise Usage(f"--python {program} is Python {version}; user code needs 3.9 or later")
+    return path, version
 
 
 def _default_state(name: str) -> Path:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import platform
 import random
 import shutil
 import socket
@@ -49,6 +48,7 @@ class Options:
     name: str
     parallel: int = 1
     python: str = ""
+    python_version: str = ""
     cwd: Optional[Path] = None
     orphan_s: Optional[float] = None
 
@@ -311,7 +311,7 @@ class Agent:
             instance=self._state.instance,
             boot_id=_boot_id(),
             host=socket.gethostname(),
-            python=platform.python_version(),
+            python=self._options.python_version,
             parallel=self._options.parallel,
             held=self._holdings.hello_lines(),
             swept=self._swept,

@@ -40,15 +40,16 @@ class Cache:
         self._python = python
         self._threads = ThreadPoolExecutor(4, "transfer")
         self._running: Dict[str, asyncio.Task[Path]] = {}
+        self._trees: Dict[str, Path] = {}
         self.children: Set[int] = set()
 
     async def runtime(self, digest: str) -> Path:
         """The directory of the unpacked and compiled runtime."""
-        return await self._once("runtime " + digest, lambda: self._fetch_runtime(digest))
+        return await self._kept("runtime " + digest, lambda: self._fetch_runtime(digest))
 
     async def bundle(self, digest: str) -> Path:
         """The directory of an unpacked, read-only bundle."""
-        return await self._once("bundle " + digest, lambda: self._fetch_bundle(digest))
+        return await self._kept("bundle " + digest, lambda: self._fetch_bundle(digest))
 
     async def blob(self, digest: str) -> Path:
         """The file of a blob."""
@@ -69,6 +70,12 @@ class Cache:
         self._threads.shutdown(wait=False)
 
     # ------------------------------------------------------------ fetching
+
+    async def _kept(self, name: str, fetch: Callable[[], Awaitable[Path]]) -> Path:
+        """An unpacked tree; while this agent lives nobody takes one away, so it is looked for once."""
+        if name not in self._trees:
+            self._trees[name] = await self._once(name, fetch)
+        return self._trees[name]
 
     async def _once(self, name: str, fetch: Callable[[], Awaitable[Path]]) -> Path:
         task = self._running.get(name)
@@ -148,7 +155,7 @@ class Cache:
     # ------------------------------------------------------------ room
 
     async def trim(self) -> None:
-        """Make room. Only called while no job is held: nothing kept here is in use then."""
+        """Make room. Only called before the first job: nothing kept here is in use then."""
         await self._in_thread(self._trim)
 
     def _trim(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
@@ -118,7 +119,7 @@ class Attempt:
             timer.cancel()
         for task in self._tasks:
             task.cancel()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        await self._clear_scratch()
         self.over.set()
         self._host.attempt_over(self)
 
@@ -172,6 +173,15 @@ class Attempt:
             except OSError:  # a full disk: without this line the job would never be seen to end
                 await asyncio.sleep(_WRITE_AGAIN_S)
         self._host.wake()
+
+    async def _clear_scratch(self) -> None:
+        """Remove the job's directory; what it left there may be large, and heartbeats do not wait for it."""
+        try:
+            os.rmdir(self._scratch)
+        except FileNotFoundError:
+            return
+        except OSError:
+            await self._loop.run_in_executor(None, shutil.rmtree, self._scratch, True)
 
     def _job(self) -> Dict[str, Any]:
         assign, host = self.assign, self._host
