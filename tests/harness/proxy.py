@@ -105,6 +105,8 @@ class Proxy:
             worker.close()
             return
         server.settimeout(None)
+        for connection in (worker, server):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._sockets |= {worker, server}
         for source, sink, direction in ((worker, server, TO_SERVER), (server, worker, TO_WORKER)):
