@@ -260,7 +260,8 @@ def test_a_flow_timeout_fails_the_run(begin: Begin) -> None:
 def test_a_task_timeout_in_the_flow_body_can_be_retried(begin: Begin) -> None:
     agent = begin(
         "tries = []\n"
-        "@task(timeout=0.2, retries=1)\ndef slow():\n    tries.append(1)\n    if len(tries) == 1: time.sleep(60)\n    return len(tries)\n"
+        "@task(timeout=0.2, retries=1)\ndef slow():\n    tries.append(1)\n"
+        "    if len(tries) == 1: time.sleep(60)\n    return len(tries)\n"
         "@flow\ndef main(): return slow()\n"
     )
     agent.run("pipeline:main")
@@ -271,7 +272,8 @@ def test_a_task_timeout_in_the_flow_body_can_be_retried(begin: Begin) -> None:
 def test_a_timed_out_call_that_does_not_end_is_recorded_and_costs_the_engine(begin: Begin) -> None:
     agent = begin(
         "@task(timeout=0.2)\ndef stuck(): time.sleep(60)\n"
-        "@flow\ndef main():\n    try: stuck.submit().result()\n    except Exception as error: return type(error).__name__\n"
+        "@flow\ndef main():\n    try: stuck.submit().result()\n"
+        "    except Exception as error: return type(error).__name__\n"
     )
     agent.start("pipeline:main", grace_s=0.2)
     assert agent.until("done")["retire"] is True
@@ -318,7 +320,8 @@ def test_a_result_that_cannot_be_stored_fails_the_run_naming_its_type(begin: Beg
 
 def test_a_task_result_that_cannot_be_stored_is_used_and_said_once(begin: Begin) -> None:
     agent = begin(
-        "@task\ndef lock(): return threading.Lock()\n@flow\ndef main(): return lock().locked() or lock().locked()\n"
+        "@task\ndef lock(): return threading.Lock()\n"
+        "@flow\ndef main(): return lock().locked() or lock().locked()\n"
     )
     agent.run("pipeline:main")
     assert agent.value() is False
@@ -384,14 +387,16 @@ def test_the_process_is_put_back_between_two_jobs(begin: Begin) -> None:
     agent = begin(
         "import signal, subprocess, logging\n"
         "@flow\ndef mess():\n"
-        "    os.chdir('/')\n    os.environ['MESS'] = '1'\n    os.environ.pop('HOME', None)\n    sys.path.insert(0, '/mess')\n"
+        "    os.chdir('/')\n    os.environ['MESS'] = '1'\n    os.environ.pop('HOME', None)\n"
+        "    sys.path.insert(0, '/mess')\n"
         "    os.umask(0)\n    signal.signal(signal.SIGUSR1, signal.SIG_IGN)\n    sys.argv.append('mess')\n"
         "    logging.basicConfig()\n    sys.stdout = None\n"
         "    return subprocess.Popen(['sh', '-c', 'trap \"\" TERM; setsid sleep 300 & sleep 300']).pid\n"
         "@flow\ndef look():\n"
         "    umask = os.umask(0o22)\n    print('still logged')\n"
         "    return [os.getcwd(), os.environ.get('MESS'), '/mess' in sys.path, umask,\n"
-        "        str(signal.getsignal(signal.SIGUSR1)), sys.argv[1:], logging.getLogger().handlers, 'HOME' in os.environ]\n"
+        "        str(signal.getsignal(signal.SIGUSR1)), sys.argv[1:],\n"
+        "        logging.getLogger().handlers, 'HOME' in os.environ]\n"
     )
     agent.run("pipeline:mess")
     child = agent.value()
@@ -444,7 +449,8 @@ def test_python_path_and_site_packages_work(begin: Begin, tmp_path: Path) -> Non
     (tmp_path / "extra").mkdir()
     (tmp_path / "extra" / "farhand_extra.py").write_text("WORD = 'found'\n")
     agent = begin(
-        "@flow\ndef main():\n    import farhand_extra\n    return [farhand_extra.WORD, any('site-packages' in p for p in sys.path)]\n",
+        "@flow\ndef main():\n    import farhand_extra\n"
+        "    return [farhand_extra.WORD, any('site-packages' in p for p in sys.path)]\n",
         PYTHONPATH=str(tmp_path / "extra"),
     )
     agent.run("pipeline:main")
@@ -495,3 +501,45 @@ def test_running_calls_are_interrupted_when_the_flow_fails(begin: Begin) -> None
     assert agent.until("done")["retire"] is False
     assert agent.result()["message"] == "ValueError: no"
     assert agent.events("checkpoint")[0]["state"] == "cancelled"
+
+
+def test_a_stuck_call_of_the_flow_body_is_recorded_before_the_engine_gives_itself_up(begin: Begin) -> None:
+    agent = begin(
+        "import signal\n"
+        "@task(timeout=0.1)\ndef stuck():\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])\n    time.sleep(60)\n"
+        "@flow\ndef main(): stuck()\n"
+    )
+    agent.start("pipeline:main", grace_s=0.1)
+    while agent.receive() is not None:
+        pass
+    assert agent.process.wait(10) == 70
+    (checkpoint,) = agent.events("checkpoint")
+    assert (checkpoint["state"], checkpoint["kept"]) == ("failed", True)
+
+
+def test_code_that_swallows_a_cancel_is_asked_again_by_sigterm(begin: Begin) -> None:
+    agent = begin(
+        "@flow\ndef main():\n"
+        "    print('asleep')\n"
+        "    try: time.sleep(60)\n    except BaseException: print('swallowed')\n"
+        "    time.sleep(60)\n"
+    )
+    agent.start("pipeline:main")
+    agent.until_event("log")
+    agent.send("cancel", reason="cancelled")
+    agent.until_event("log", 2)
+    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.until("done")
+    assert agent.result()["state"] == "cancelled"
+
+
+def test_a_failure_that_nobody_looked_at_is_said(begin: Begin) -> None:
+    agent = begin(
+        "@task\ndef bad(x): raise ValueError(x)\n"
+        "@flow\ndef main():\n    seen = bad.submit(1)\n    bad.submit(2)\n    return str(seen.exception())\n"
+    )
+    agent.run("pipeline:main")
+    assert agent.value() == "1"
+    said = [body for body in agent.events("log") if body["level"] == "warning"]
+    assert [body["text"] for body in said] == ["bad failed and nobody asked for its result: ValueError: 2"]

@@ -249,9 +249,10 @@ def _record_value(made: Call, value: Any, began: float, attempts: int) -> None:
             size = encoding.size_of(body)
         except NotSerializable as error:
             made.why_not_kept = str(error)
-    owner = run.ledger.produced(value, key, size)
+    run.ledger.remember(key, value)
     if not recorder.recording:
         return
+    owner = run.ledger.produced(value, key, size)
     if made.why_not_kept is not None:
         run.say_once(f"the outcome of {name} is not kept, a rerun calls it again: {made.why_not_kept}")
     if body is not None:

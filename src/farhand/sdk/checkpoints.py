@@ -97,10 +97,13 @@ class Ledger:
             return None
         return (self._remembered[key],)
 
-    def produced(self, value: Any, key: str, size: int) -> Optional[str]:
-        """Note that the call ``key`` returned ``value``; the key of an earlier one that did, or None."""
+    def remember(self, key: str, value: Any) -> None:
+        """Hold a result for a retry in this process, if there may be one."""
         if self._remembered is not None:
             self._remembered[key] = value
+
+    def produced(self, value: Any, key: str, size: int) -> Optional[str]:
+        """Note that the call ``key`` returned ``value``; the key of an earlier one that did, or None."""
         if isinstance(value, _BY_CONTENT):
             return None
         if isinstance(value, (str, bytes)) and len(value) < _SMALL:

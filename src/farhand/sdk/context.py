@@ -105,6 +105,16 @@ class Run:
         """One line of the log, in farhand's own words."""
         self.recorder.write(events.log(time.time(), text, "log", level, task))
 
+    def wait_for_calls(self) -> None:
+        """Wait for every call that was submitted; a failure that nobody has looked at is said."""
+        self.pool.wait()
+        for future in self.pool.unseen_failures():
+            if future.error is not None:
+                text = f"{type(future.error).__name__}: {future.error}"
+                self.log(
+                    f"{future.name} failed and nobody asked for its result: {text}", "warning", future.key
+                )
+
     def say_once(self, text: str) -> None:
         """A warning that comes once a run."""
         if self.said.setdefault(text, True) is True:

@@ -32,7 +32,18 @@ _SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 class Future(Generic[T]):
     """A call that was submitted. Pass it to other calls, or ask for its ``result()``."""
 
-    __slots__ = ("__weakref__", "_callbacks", "_done", "_error", "_run", "_value", "index", "key", "name")
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_done",
+        "_error",
+        "_run",
+        "_value",
+        "index",
+        "key",
+        "name",
+        "seen",
+    )
 
     def __init__(self, key: str, name: str, index: Optional[int] = None) -> None:
         self.key = key
@@ -42,6 +53,7 @@ class Future(Generic[T]):
         self._done.acquire()
         self._value: Any = _UNSET
         self._error: Optional[BaseException] = None
+        self.seen = False
         self._callbacks: List[Callable[[], None]] = []
         self._run: Optional[Callable[[], None]] = None
 
@@ -49,10 +61,21 @@ class Future(Generic[T]):
         """Whether the call has ended, in whatever way."""
         return self._value is not _UNSET or self._error is not None
 
+    @property
+    def failed(self) -> bool:
+        """Whether the call has ended with an exception."""
+        return self._error is not None
+
+    @property
+    def error(self) -> Optional[BaseException]:
+        """That exception, without counting as a look at it."""
+        return self._error
+
     def result(self, timeout: Optional[float] = None) -> T:
         """Wait for the call's value; raises its exception, or TimeoutError after ``timeout`` seconds."""
         if not self.done():
             self._wait(timeout)
+        self.seen = True
         if self._error is not None:
             raise self._error
         return self._value
@@ -61,6 +84,7 @@ class Future(Generic[T]):
         """Wait for the call's exception; None when it returned."""
         if not self.done():
             self._wait(timeout)
+        self.seen = True
         return self._error
 
     def _wait(self, timeout: Optional[float]) -> None:
@@ -212,6 +236,7 @@ class Pool:
         self._unfinished = 0
         self._closed = False
         self.running: Set[int] = set()
+        self._failed: List[Future[Any]] = []
 
     def submit(self, function: Callable[[], None], future: Future[Any]) -> None:
         """Run ``function``, which settles ``future``, on a thread."""
@@ -231,7 +256,7 @@ class Pool:
             if self._closed:
                 raise Cancelled("the run has ended")
             self._unfinished += 1
-        future.when_done(self._finished)
+        future.when_done(lambda: self._finished(future))
 
     def give_up_a_thread(self) -> None:
         """A call does not return: its thread no longer counts."""
@@ -263,8 +288,14 @@ class Pool:
             for thread in threads:
                 thread.join(1.0)
 
-    def _finished(self) -> None:
+    def unseen_failures(self) -> List[Future[Any]]:
+        """Calls that failed and whose result nobody has asked for."""
+        return [future for future in dict.fromkeys(self._failed) if not future.seen]
+
+    def _finished(self, future: Future[Any]) -> None:
         with self._changed:
+            if future.failed:
+                self._failed.append(future)
             self._unfinished -= 1
             if self._unfinished <= 0:
                 self._changed.notify_all()

@@ -132,7 +132,7 @@ class Job:
         else:
             deadline = Deadline(step.name, timeout_s)
             value = deadline.run(lambda: step.function(*args, **kwargs), self._run.grace_s, None)
-        self._run.pool.wait()
+        self._run.wait_for_calls()
         return value
 
     def _load(self) -> Step[Any]:

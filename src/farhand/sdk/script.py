@@ -84,7 +84,7 @@ def _once(step: Step[Any], run: Run, bound: Any) -> Any:
         run.interrupt_calls(Cancelled)
         run.pool.wait(run.grace_s)
         raise
-    run.pool.wait()
+    run.wait_for_calls()
     return value
 
 

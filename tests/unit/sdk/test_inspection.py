@@ -38,7 +38,8 @@ def test_flows_are_described(root: Path) -> None:
     write(
         root,
         "etl.py",
-        "from farhand import flow\n@flow(name='nightly', retries=2, timeout='2h', device=['gpu'], runs_on='worker')\n"
+        "from farhand import flow\n"
+        "@flow(name='nightly', retries=2, timeout='2h', device=['gpu'], runs_on='worker')\n"
         "def etl(n: int, day: str = 'x'):\n    '''Loads\n    it.\n\n    More.'''\n",
     )
     (found,) = inspect(root)["flows"]
