@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from farhand.cli.client import Client
-
 from farhand.cli.stage import Stage
 
 FLOWS = Path(__file__).resolve().parent / "flows"

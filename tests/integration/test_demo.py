@@ -51,8 +51,8 @@ class Demo:
                 return "".join(lines)
         raise AssertionError(f"the demo never said {text!r}:\n{''.join(lines)}")
 
-    def processes(self) -> list[psutil.Process]:
-        """Those that work below its temporary directory."""
+    def processes(self) -> list[tuple[psutil.Process, str]]:
+        """Those that work below its temporary directory, and what they are."""
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
             try:
@@ -60,7 +60,8 @@ class Demo:
                     found.append(process)
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
-        return [process for process in found if process.pid != self.process.pid]
+        others = [process for process in found if process.pid != self.process.pid]
+        return [(process, " ".join(process.cmdline())) for process in others if process.is_running()]
 
 
 @pytest.fixture
@@ -110,5 +111,5 @@ def test_a_kept_demo_stays_up_until_it_is_stopped_as_it_says(directory: Path) ->
         process.terminate()
     deadline = time.monotonic() + DEADLINE_S
     while demo.processes() and time.monotonic() < deadline:
-        psutil.wait_procs(demo.processes(), timeout=1)
+        psutil.wait_procs([process for process, _ in demo.processes()], timeout=1)
     assert demo.processes() == []

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +23,7 @@ from ..errors import FarhandError, Unreachable
 READY_S = 60.0
 STOP_S = 15.0
 _LOOK_S = 0.05
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass
@@ -108,9 +109,15 @@ class Stage:
             time.sleep(_LOOK_S)
 
     def close(self) -> None:
-        """End every process, the last one started first."""
-        while self.programs:
-            self.programs.pop().stop()
+        """End every process, the last one started first. A Ctrl-C meanwhile kills what is left."""
+        try:
+            while self.programs:
+                self.programs[-1].stop()
+                self.programs.pop()
+        except KeyboardInterrupt:
+            for program in self.programs:
+                program.process.kill()
+            raise
 
     def __enter__(self) -> Stage:
         return self
@@ -122,7 +129,7 @@ class Stage:
 
     def _start(self, name: str, call: Sequence[str], cwd: Path | None = None) -> Program:
         output = self.directory / f"{name}.log"
-        with output.open("wb") as sink:
+        with output.open("wb") as sink, _undisturbed():
             process = subprocess.Popen(
                 call,
                 cwd=cwd or self.directory,
@@ -132,12 +139,26 @@ class Stage:
                 env=_environment() | dict(self.environment),
                 start_new_session=True,  # so that Ctrl-C reaches only us, and we end them in order
             )
-        program = Program(name, process, output)
-        self.programs.append(program)
+            program = Program(name, process, output)
+            self.programs.append(program)
         return program
 
 
 _FARHAND = (sys.executable, "-c", "from farhand.cli import main; main()")
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Generator[None, None, None]:
+    """Hold signals back meanwhile, so that no process is started and not known."""
+    held: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: held.append(n)) for number in _ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in held[:1]:
+        signal.raise_signal(number)
 
 
 def _holds(holds: Callable[[], bool]) -> bool:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,3 +66,19 @@ def test_a_server_that_dies_while_it_is_asked_is_told_with_its_last_lines(stage:
 
     with pytest.raises(FarhandError, match=r"(?s)ended with 1.*cannot import that"):
         stage.wait("the flow is known", asks)
+
+
+def test_an_interrupt_during_a_start_waits_until_the_process_is_known(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = subprocess.Popen
+
+    def interrupted(*call: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process = start(*call, **options)
+        signal.raise_signal(signal.SIGINT)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stage.start_worker("mill", "no token")
+    assert [program.name for program in stage.programs] == ["mill"]
