@@ -53,15 +53,15 @@ class Demo:
 
     def processes(self) -> list[tuple[psutil.Process, str]]:
         """Those that work below its temporary directory, and what they are."""
-        found: list[psutil.Process] = []
+        found: list[tuple[psutil.Process, str]] = []
         for process in psutil.process_iter():
             try:
-                if any(str(self.temporary) in word for word in (*process.cmdline(), process.cwd())):
-                    found.append(process)
+                words, cwd = process.cmdline(), process.cwd()
             except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
                 continue
-        others = [process for process in found if process.pid != self.process.pid]
-        return [(process, " ".join(process.cmdline())) for process in others if process.is_running()]
+            if process.pid != self.process.pid and any(str(self.temporary) in word for word in (*words, cwd)):
+                found.append((process, " ".join(words)))
+        return found
 
 
 @pytest.fixture
