@@ -543,3 +543,18 @@ def test_a_failure_that_nobody_looked_at_is_said(begin: Begin) -> None:
     assert agent.value() == "1"
     said = [body for body in agent.events("log") if body["level"] == "warning"]
     assert [body["text"] for body in said] == ["bad failed and nobody asked for its result: ValueError: 2"]
+
+
+def test_cancels_at_any_moment_leave_the_engine_whole(begin: Begin) -> None:
+    """Calls, threads and prints all the time: no lock of ours may stay held by an interrupted thread."""
+    agent = begin(
+        "@task\ndef step(i):\n    print('in', i)\n    return [i]\n"
+        "@flow\ndef main():\n"
+        "    for i in range(10**9):\n        step(i)\n        step.submit(i)\n"
+    )
+    for _ in range(25):
+        agent.start("pipeline:main")
+        agent.until_event("checkpoint")
+        agent.send("cancel", reason="cancelled")
+        assert agent.until("done")["retire"] is False
+        assert agent.result()["state"] == "cancelled"

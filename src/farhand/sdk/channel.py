@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict, Optional
 from farhand.errors import FarhandError
 
 from .forks import on_fork
+from .interrupts import uninterrupted
 
 Header = Dict[str, Any]
 Handler = Callable[[Header], None]
@@ -47,6 +48,7 @@ class Channel:
         """Begin to read."""
         threading.Thread(target=self._read, name="farhand-channel", daemon=True).start()
 
+    @uninterrupted
     def send(self, kind: str, /, **fields: Any) -> None:
         """Send one frame."""
         header = json.dumps({"type": kind, **fields}, separators=(",", ":")).encode("ascii")

@@ -16,7 +16,7 @@ from . import events
 from .checkpoints import Ledger
 from .forks import on_fork
 from .futures import Pool
-from .interrupts import interrupter
+from .interrupts import interrupter, uninterrupted
 
 Place = Callable[..., Any]
 
@@ -83,6 +83,7 @@ class Run:
         self.interrupt_calls(Cancelled)
         interrupter.raise_in(self.main_thread, Cancelled, lambda: True)
 
+    @uninterrupted
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` when the run is cancelled; at once if it is already."""
         with self._lock:

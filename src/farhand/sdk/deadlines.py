@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional, TypeVar
 
 from farhand.errors import TimedOut
 
-from .interrupts import clear_async, interrupter, watcher
+from .interrupts import clear_async, interrupter, uninterrupted, watcher
 
 T = TypeVar("T")
 
@@ -78,6 +78,7 @@ class Deadline:
             self.abandoned = True
         give_up(TimedOut(self._message))
 
+    @uninterrupted
     def _close(self) -> None:
         with self._lock:
             self._closed = True

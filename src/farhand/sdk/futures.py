@@ -21,6 +21,8 @@ from typing import (
 
 from farhand.errors import Cancelled
 
+from .interrupts import uninterrupted
+
 T = TypeVar("T")
 
 THREADS_MAX = 16
@@ -49,8 +51,6 @@ class Future(Generic[T]):
         self.key = key
         self.name = name
         self.index = index
-        self._done = threading.Lock()
-        self._done.acquire()
         self._value: Any = _UNSET
         self._error: Optional[BaseException] = None
         self.seen = False
@@ -92,10 +92,13 @@ class Future(Generic[T]):
             self._run()  # a thread of the pool never waits for a call that waits for a thread
             if self.done():
                 return
-        if not self._done.acquire(timeout=-1 if timeout is None else timeout):
+        arrived = threading.Lock()  # of this one waiter, so that interrupting it leaves nobody else behind
+        arrived.acquire()
+        self.when_done(arrived.release)
+        if not arrived.acquire(timeout=-1 if timeout is None else timeout):
             raise TimeoutError(f"{self.name} has not ended within {timeout} s")
-        self._done.release()
 
+    @uninterrupted
     def settle(self, value: Any = _UNSET, error: Optional[BaseException] = None) -> bool:
         """End the call once; False when it had ended already."""
         with _settling:
@@ -107,11 +110,11 @@ class Future(Generic[T]):
                 self._value = value
             self._run = None
             callbacks, self._callbacks = self._callbacks, []
-            self._done.release()
         for callback in callbacks:
             callback()
         return True
 
+    @uninterrupted
     def when_done(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` once the call has ended; at once if it has."""
         with _settling:
@@ -170,6 +173,7 @@ def resolve(value: Any) -> Any:
     return value
 
 
+@uninterrupted
 def when_all_done(futures: List[Future[Any]], callback: Callable[[], None]) -> None:
     """Call ``callback`` once all of them have ended."""
     left = [len(futures)]
@@ -237,7 +241,9 @@ class Pool:
         self._closed = False
         self.running: Set[int] = set()
         self._failed: List[Future[Any]] = []
+        self._waiters: List[Any] = []
 
+    @uninterrupted
     def submit(self, function: Callable[[], None], future: Future[Any]) -> None:
         """Run ``function``, which settles ``future``, on a thread."""
         entry = Entry(self, function, future)
@@ -250,6 +256,7 @@ class Pool:
             elif len(self._threads) < self._threads_max:
                 self._start_thread()
 
+    @uninterrupted
     def track(self, future: Future[Any]) -> None:
         """Count a call, which may run elsewhere, until it has ended."""
         with self._changed:
@@ -258,6 +265,7 @@ class Pool:
             self._unfinished += 1
         future.when_done(lambda: self._finished(future))
 
+    @uninterrupted
     def give_up_a_thread(self) -> None:
         """A call does not return: its thread no longer counts."""
         with self._changed:
@@ -265,6 +273,7 @@ class Pool:
             if self._queue:
                 self._start_thread()
 
+    @uninterrupted
     def drop_waiting(self, error: BaseException) -> None:
         """End every call that has not begun."""
         with self._changed:
@@ -275,9 +284,19 @@ class Pool:
 
     def wait(self, timeout_s: Optional[float] = None) -> bool:
         """Wait until every call has ended; False when some have not after ``timeout_s``."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._unfinished <= 0, timeout_s)
+        return self._waiter().acquire(timeout=-1 if timeout_s is None else timeout_s)
 
+    @uninterrupted
+    def _waiter(self) -> Any:
+        """A lock that is free once every call has ended."""
+        waiter = threading.Lock()
+        with self._changed:
+            if self._unfinished > 0:
+                waiter.acquire()
+                self._waiters.append(waiter)
+        return waiter
+
+    @uninterrupted
     def close(self) -> None:
         """End the idle threads."""
         with self._changed:
@@ -288,17 +307,20 @@ class Pool:
             for thread in threads:
                 thread.join(1.0)
 
+    @uninterrupted
     def unseen_failures(self) -> List[Future[Any]]:
         """Calls that failed and whose result nobody has asked for."""
         return [future for future in dict.fromkeys(self._failed) if not future.seen]
 
+    @uninterrupted
     def _finished(self, future: Future[Any]) -> None:
         with self._changed:
             if future.failed:
                 self._failed.append(future)
             self._unfinished -= 1
             if self._unfinished <= 0:
-                self._changed.notify_all()
+                while self._waiters:
+                    self._waiters.pop().release()
 
     def _start_thread(self) -> None:
         name = f"{_PREFIX}{len(self._threads) + 1}"
@@ -331,6 +353,7 @@ class Entry:
         self._claimed = False
         self.future = future
 
+    @uninterrupted
     def claim(self) -> bool:
         with _settling:
             claimed, self._claimed = self._claimed, True
@@ -344,6 +367,8 @@ class Entry:
         self._pool.running.add(thread)
         try:
             self._function()
+        except BaseException as stray:  # noqa: BLE001 - an interruption that came as the call was ending
+            self.future.settle(error=stray)
         finally:
             if not nested:
                 self._pool.running.discard(thread)

@@ -2,9 +2,9 @@
 
 The main thread is interrupted at once, also out of a sleep or a read: a signal runs our handler there,
 and the handler raises. Any other thread gets an asynchronous exception, which arrives when it next
-executes Python code. Neither may strike while a record is being written: the handler looks at the
-frames it interrupts, and if one of them belongs to a module in ``_PROTECTED``, the signal is sent again
-a moment later instead.
+executes Python code. Neither may strike while a record is being written or a lock of ours is held: the
+frames to be interrupted are looked at first, and if one of them belongs to a module in ``_PROTECTED`` or
+to a function marked `uninterrupted`, it is tried again a moment later.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, Callable, List, Optional, Type
+from typing import Any, Callable, List, Optional, Set, Type, TypeVar
 
 from .forks import on_fork
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SIGNAL = signal.SIGUSR2
 Timer = List[Any]
@@ -31,7 +33,7 @@ _PROTECTED = tuple(
     os.path.join(os.path.dirname(__file__), name)
     for name in (
         "spool.py",
-        "channel.py",
+        "placing.py",
         "journal.py",
         "checkpoints.py",
         "output.py",
@@ -39,6 +41,15 @@ _PROTECTED = tuple(
         "interrupts.py",
     )
 )
+
+
+_uninterrupted: Set[int] = set()
+
+
+def uninterrupted(function: F) -> F:
+    """Mark a function that is never interrupted, nor what it calls: no user code, no long wait."""
+    _uninterrupted.add(id(function.__code__))
+    return function
 
 
 class Watcher:
@@ -162,7 +173,7 @@ def _is_protected(frame: Optional[FrameType]) -> bool:
     for _ in range(_FRAMES_MAX):
         if frame is None:
             return False
-        if frame.f_code.co_filename in _PROTECTED:
+        if frame.f_code.co_filename in _PROTECTED or id(frame.f_code) in _uninterrupted:
             return True
         frame = frame.f_back
     return False

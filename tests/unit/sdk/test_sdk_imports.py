@@ -43,7 +43,7 @@ def test_the_limits_are_those_of_the_protocol() -> None:
 
 
 def test_ids_sort_by_time_and_have_26_characters() -> None:
-    ids = [new_id(now) for now in (0.0, 1.0, 1.001, 1_700_000_000.0, 4_000_000_000.0)]
+    ids = [new_id(now) for now in (0.0, 1.0, 1.5, 1_700_000_000.0, 4_000_000_000.0)]
     assert ids == sorted(ids)
     assert {len(identity) for identity in ids} == {26}
     assert all(identity.isalnum() and identity == identity.lower() for identity in ids)
