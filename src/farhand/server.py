@@ -20,30 +20,23 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI
-from starlette.responses import JSONResponse
-from starlette.websockets import WebSocket
 
 from farhand_worker import protocol
 
 from .config import Config
-from .engine.attachment import Attached, Credential
 from .engine.services import Services
-from .engine.tokens import WORKER
-from .errors import FarhandError, Forbidden, Unauthorized, Usage
+from .errors import Usage
+from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
-from .gateway.socket import Socket
 from .store import Store
 from .web.app import create_app
 from .web.settings import WebSettings
 
 log = logging.getLogger("farhand")
-
-ATTACH_PATH = "/api/v1/workers/attach"
 
 
 class _Http(uvicorn.Server):
@@ -95,7 +88,7 @@ class Server:
         host, port = listener.getsockname()[:2]
         settings = self._web_settings(port)
         app = create_app(services, settings)
-        app.add_api_websocket_route(ATTACH_PATH, self._gateway(services))
+        app.add_api_websocket_route(ATTACH_PATH, Endpoint(services).attach)
         http = _Http(_uvicorn_config(app))
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port)
@@ -161,44 +154,6 @@ class Server:
             config.times,
             services.fleet,
         )
-
-    def _gateway(self, services: Services) -> Callable[[WebSocket], object]:
-        times = services.times
-
-        def welcome(hello: protocol.Hello, attached: Attached, version: int) -> protocol.Welcome:
-            return protocol.Welcome(
-                name=attached.member.name,
-                protocol=version,
-                incarnation=services.store.meta.incarnation(),
-                times=asdict(times),
-                runtime=services.runtime,
-                session_key=attached.session_key,
-                resume=[protocol.as_dict(resume) for resume in attached.resume],
-            )
-
-        async def attach(websocket: WebSocket) -> None:
-            try:
-                credential = await _credential(services, websocket)
-            except FarhandError as error:
-                body = {"code": error.code, "title": type(error).__name__, "detail": str(error)}
-                response = JSONResponse(body, error.status, media_type="application/problem+json")
-                await websocket.send_denial_response(response)
-                return
-            await websocket.accept()
-            socket = Socket(websocket, credential, services.attachments, services.reports, welcome, times)
-            await socket.serve()
-
-        return attach
-
-
-async def _credential(services: Services, websocket: WebSocket) -> Credential:
-    scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not text:
-        raise Unauthorized("a worker's token is needed in the Authorization header")
-    identity = await services.tokens.verify(text.strip())
-    if identity.role != WORKER:
-        raise Forbidden(f"a token of role {identity.role} may not attach a worker; mint one of role worker")
-    return Credential(identity.name, identity.labels, identity.jti)
 
 
 def _bind(host: str, port: int) -> socket.socket:

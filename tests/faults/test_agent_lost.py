@@ -62,7 +62,9 @@ def test_a_frozen_agents_engines_are_dead_before_the_rerun_starts(
     eventually(lambda: words(witness)["tick3"], what="the run ticks")
     deployment.worker("second")
     first.send(signal.SIGSTOP)
-    time.sleep(TWO_LEASES_S)
+    thaw_at = time.monotonic() + TWO_LEASES_S
+    eventually(lambda: deployment.run(run_id)["message"] == "worker went away mid-call", FAST.lease_s)
+    time.sleep(max(0.0, thaw_at - time.monotonic()))
     first.send(signal.SIGCONT)
     deployment.wait_for_run(run_id, "completed")
     _assert_one_after_the_other(witness)

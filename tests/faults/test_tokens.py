@@ -13,7 +13,8 @@ from tests.harness.waiting import eventually
 
 @pytest.mark.fault("1.12")
 @pytest.mark.parametrize(
-    ("kind", "sentence"), [("wrong", "not one of this server"), ("expired", "expired"), ("missing", "a token is needed")]
+    ("kind", "sentence"),
+    [("wrong", "not one of this server"), ("expired", "expired"), ("missing", "a token is needed")],
 )
 def test_a_worker_without_a_valid_token_ends_with_the_reason(
     deployment: Deployment, kind: str, sentence: str
@@ -32,3 +33,12 @@ def test_a_worker_without_a_valid_token_ends_with_the_reason(
 def _is_expired(token: str) -> bool:
     claims = jwt.decode(token, options={"verify_signature": False, "verify_exp": False})
     return claims["exp"] < time.time()
+
+
+@pytest.mark.fault("1.12")
+def test_a_worker_whose_token_is_revoked_is_dropped_at_once_and_stays_away(deployment: Deployment) -> None:
+    worker = deployment.worker("box")
+    (token,) = deployment.items("/workers/tokens")
+    deployment.post(f"/workers/tokens/{token['jti']}/revoke")
+    assert worker.wait() == 3
+    assert "revoked" in worker.text()

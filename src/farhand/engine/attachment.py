@@ -103,8 +103,14 @@ class Attachments:
         member.link, member.state = link, AWAITED
         member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
-        member.draining = hello.draining
+        member.jti, member.draining = credential.jti, hello.draining
         self.heard(member)
+
+    def expel(self, jti: str) -> None:
+        """A token was revoked: whoever is attached by it is dropped at once, and not let in again."""
+        for member in self._fleet:
+            if member.jti == jti and member.link is not None:
+                member.link.close("its token has been revoked")
 
     def welcomed(self, member: Member, link: Link) -> None:
         """The welcome is on its way: jobs may follow it. A session that was replaced meanwhile gets none."""

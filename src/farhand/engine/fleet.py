@@ -61,6 +61,7 @@ class Member:
     instance: str = ""
     host: str = ""
     boot_id: str = ""
+    jti: str = ""
     state: str = AWAITED
     draining: bool = False
     link: Link | None = None

@@ -24,17 +24,20 @@ from ..sdk import parameters
 from ..sdk.ids import new_id
 from ..store import Store
 from .consequences import Consequences
+from .fleet import LOST, Fleet
 from .queue import Queue
 
 _IDEMPOTENCY_KEY_MAX = 200
+_HELD = ("starting", "running", "cancelling")
 
 
 class Runs:
     """Every operation on runs. Ids may be given by a prefix that only one run has."""
 
-    def __init__(self, store: Store, queue: Queue, consequences: Consequences) -> None:
+    def __init__(self, store: Store, queue: Queue, fleet: Fleet, consequences: Consequences) -> None:
         self._store = store
         self._queue = queue
+        self._fleet = fleet
         self._consequences = consequences
 
     async def start(self, flow: str, params: dict[str, Any], idempotency_key: str | None = None) -> Run:
@@ -60,13 +63,14 @@ class Runs:
         run = await self._store.runs.get(await self._whole(id))
         if run is None:
             raise NotFound(f"there is no run {id!r}")
-        return await self._explained(run)
+        return self._explained(run)
 
     async def page(
         self, limit: int, cursor: str | None = None, flow: str | None = None, state: str | None = None
     ) -> Page[Run]:
         """Runs, the newest first."""
-        return await self._store.runs.page(limit, cursor, flow, state)
+        page = await self._store.runs.page(limit, cursor, flow, state)
+        return Page([self._explained(run) for run in page.items], page.next)
 
     async def attempts(self, id: str) -> list[Attempt]:
         """Every hand-off of the run's own job, the first one first."""
@@ -110,11 +114,14 @@ class Runs:
             raise Usage(f"several runs begin with {prefix!r}; give more of the id")
         return found[0]
 
-    async def _explained(self, run: Run) -> Run:
-        """The run, with the reason it waits in place of an empty message."""
-        if run.state != "queued" or run.message:
-            return run
-        return replace(run, message=self._queue.reason_of_run(run.id))
+    def _explained(self, run: Run) -> Run:
+        """The run, with what only this process knows: why it waits, or that its worker is not heard of."""
+        if run.state == "queued" and not run.message:
+            return replace(run, message=self._queue.reason_of_run(run.id))
+        member = self._fleet.get(run.worker) if run.worker and run.state in _HELD else None
+        if member is not None and member.state == LOST:
+            return replace(run, reason="worker_lost", message="worker went away mid-call")
+        return run
 
 
 def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: float) -> tuple[Run, Job]:

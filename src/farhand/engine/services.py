@@ -48,9 +48,9 @@ class Services:
         self.reports = Reports(store, consequences)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store, self.blobs)
-        self.runs = Runs(store, self.queue, consequences)
+        self.runs = Runs(store, self.queue, self.fleet, consequences)
         self.workers = Workers(store, self.fleet)
-        self.tokens = Tokens(store, home, environment)
+        self.tokens = Tokens(store, home, environment, revoked=self.attachments.expel)
         self.ready = False
         self.runtime = self.blobs.put_bytes(runtime.build())
 

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,8 +45,16 @@ class Identity:
 class Tokens:
     """Mints, verifies, lists and revokes."""
 
-    def __init__(self, store: Store, home: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        environment: Mapping[str, str] | None = None,
+        revoked: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``revoked`` is told the id of every token that is revoked."""
         self._store = store
+        self._revoked = revoked
         self._key = _signing_key(home / "token-key.pem")
         self._admin = _admin_token(home / "admin-token", os.environ if environment is None else environment)
 
@@ -83,7 +91,9 @@ class Tokens:
         """Revoke a token; false when it was revoked before. Raises `NotFound`."""
         if await self._store.tokens.get(jti) is None:
             raise NotFound(f"there is no token {jti}; `farhand tokens list` shows them")
-        return await self._store.tokens.revoke(jti, time.time())
+        changed = await self._store.tokens.revoke(jti, time.time())
+        self._revoked(jti)
+        return changed
 
     async def verify(self, text: str) -> Identity:
         """Whose token this is. Raises `Unauthorized`, saying what is wrong with it."""

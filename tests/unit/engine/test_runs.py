@@ -27,7 +27,7 @@ SCHEMA = {
 async def runs(world: World) -> Runs:
     fit = replace(FLOW, name="fit", schema=SCHEMA, ask=Ask(labels=("gpu",)))
     await world.store.flows.replace("default", [FLOW, fit], 1.0)
-    return Runs(world.store, world.queue, world.consequences)
+    return Runs(world.store, world.queue, world.fleet, world.consequences)
 
 
 async def test_a_run_is_queued_with_the_code_and_the_asks_of_its_flow(runs: Runs, world: World) -> None:

@@ -1,0 +1,63 @@
+"""The route that workers dial: who may come in, and the `Socket` each of them gets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from starlette.responses import JSONResponse
+from starlette.websockets import WebSocket
+
+from farhand_worker import protocol
+
+from ..engine.attachment import Attached, Credential
+from ..engine.services import Services
+from ..engine.tokens import WORKER
+from ..errors import FarhandError, Forbidden, Unauthorized
+from .socket import Socket
+
+ATTACH_PATH = "/api/v1/workers/attach"
+
+
+class Endpoint:
+    """``WS /api/v1/workers/attach``."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def attach(self, websocket: WebSocket) -> None:
+        """Let a worker with a valid token in; whoever has none is told so before the handshake ends."""
+        services = self._services
+        try:
+            credential = await self._credential(websocket)
+        except FarhandError as error:
+            body = {"type": "about:blank", "title": type(error).__name__, "status": error.status}
+            body |= {"code": error.code, "detail": str(error)}
+            response = JSONResponse(body, error.status, media_type="application/problem+json")
+            await websocket.send_denial_response(response)
+            return
+        await websocket.accept()
+        attachments, reports = services.attachments, services.reports
+        socket = Socket(websocket, credential, attachments, reports, self._welcome, services.times)
+        await socket.serve()
+
+    async def _credential(self, websocket: WebSocket) -> Credential:
+        scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not text:
+            raise Unauthorized("a worker's token is needed in the Authorization header")
+        identity = await self._services.tokens.verify(text.strip())
+        if identity.role != WORKER:
+            raise Forbidden(f"a token of role {identity.role} attaches no worker; mint one of role worker")
+        return Credential(identity.name, identity.labels, identity.jti)
+
+    def _welcome(self, _: protocol.Hello, attached: Attached, version: int) -> protocol.Welcome:
+        services = self._services
+        return protocol.Welcome(
+            name=attached.member.name,
+            protocol=version,
+            incarnation=services.store.meta.incarnation(),
+            times=asdict(services.times),
+            runtime=services.runtime,
+            session_key=attached.session_key,
+            resume=[protocol.as_dict(resume) for resume in attached.resume],
+            labels=sorted(attached.member.labels),
+        )
