@@ -22,7 +22,7 @@ class Snapshot:
     """What a job may change of its process. Taken before it, put back after it."""
 
     def __init__(self) -> None:
-        self._cwd = os.getcwd()
+        self._cwd = _cwd()
         self._environ = dict(os.environ)
         self._umask = _umask()
         self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
@@ -33,8 +33,15 @@ class Snapshot:
         self._root_handlers, self._root_level = list(root.handlers), root.level
         self._disabled = root.manager.disable
 
-    def restore(self) -> None:
-        """Put everything back."""
+    def restore(self) -> bool:
+        """Put everything back; False when something could not be."""
+        try:
+            self._restore()
+        except Exception:  # noqa: BLE001 - whatever resists costs this engine, not the job's result
+            return False
+        return True
+
+    def _restore(self) -> None:
         os.chdir(self._cwd)
         self._restore_environ()
         os.umask(self._umask)
@@ -57,6 +64,13 @@ class Snapshot:
         for name in set(os.environ) - set(self._environ):
             del os.environ[name]
         os.environ.update(self._environ)
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"  # it was removed under us
 
 
 def _umask() -> int:

@@ -85,9 +85,9 @@ class Job:
         self._end_calls(failed=result["state"] != "completed")
         streams.finish_all()
         gone = end_descendants()
-        snapshot.restore()
+        restored = snapshot.restore()
         streams.put_in_place()
-        remain = threads_remain(threads) or self._run.abandoned or not gone
+        remain = threads_remain(threads) or self._run.abandoned or not (gone and restored)
         set_root(None)
         if not self.stopped:
             self.spool.write(events.line("result", result, digests), urgent=True)
