@@ -49,8 +49,8 @@ def same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, float):
-        return math.copysign(1, one) == math.copysign(1, other) and (
-            one == other or (one != one and other != other)
+        return (one != one and other != other) or (
+            one == other and math.copysign(1, one) == math.copysign(1, other)
         )
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))
