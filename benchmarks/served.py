@@ -21,7 +21,7 @@ def set_up(stage: Stage) -> Client:
     stage.start_server("--parallel", "2")
     client = Client(stage.url, lambda: stage.token)
     stage.wait("the server answers", client.answers)
-    stage.wait("the flows are known", lambda: bool(client.get("/flows")))
+    stage.wait("the flows are known", lambda: bool(client.get("/flows")["items"]))
     wanted = {"name": "bench", "role": "worker", "labels": ["bench"], "expires_s": 86400}
     stage.start_worker("bench", client.post("/workers/tokens", wanted)["token"], "--parallel", "2")
     stage.wait("both workers are online", lambda: online(client) == 2)
@@ -30,7 +30,7 @@ def set_up(stage: Stage) -> Client:
 
 def online(client: Client) -> int:
     """How many workers are online."""
-    return sum(worker["state"] == "online" for worker in client.get("/workers"))
+    return sum(worker["state"] == "online" for worker in client.get("/workers")["items"])
 
 
 def finish(client: Client, flow: str, **params: Any) -> Any:

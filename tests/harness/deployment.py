@@ -250,8 +250,7 @@ class Deployment:
 
     def items(self, path: str, **query: Any) -> list[dict[str, Any]]:
         """The records of a list or of one page."""
-        answer = self.get(path, **query)
-        return answer["items"] if isinstance(answer, dict) else answer
+        return self.get(path, **query)["items"]
 
     def post(self, path: str, body: Any = None) -> Any:
         """POST, decoded; tried again while the server is away."""

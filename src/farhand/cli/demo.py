@@ -83,7 +83,7 @@ def _set_up(stage: Stage) -> Client:
     stage.start_server("--parallel", "2")
     client = Client(stage.url, lambda: stage.token)
     stage.wait("the server answers", client.answers)
-    stage.wait("the flow is known", lambda: any(flow["name"] == FLOW for flow in client.get("/flows")))
+    stage.wait("the flow is known", lambda: _is_known(client))
     click.echo(f"Starting a worker with the label {WORKER}")
     wanted = {"name": WORKER, "role": "worker", "labels": [WORKER], "expires_s": 86400}
     token = client.post("/workers/tokens", wanted)["token"]
@@ -96,8 +96,12 @@ def _set_up(stage: Stage) -> Client:
     return client
 
 
+def _is_known(client: Client) -> bool:
+    return any(flow["name"] == FLOW for flow in client.get("/flows")["items"])
+
+
 def _online(client: Client) -> list[Mapping[str, Any]]:
-    return [worker for worker in client.get("/workers") if worker["state"] == "online"]
+    return [worker for worker in client.get("/workers")["items"] if worker["state"] == "online"]
 
 
 def _follow(client: Client, run_id: str) -> Mapping[str, Any]:
@@ -130,7 +134,7 @@ def _report(client: Client, run: Mapping[str, Any], out: Path | None) -> None:
     click.echo("")
     for line in demo_view.table(demo_view.HEADER, demo_view.parts(run, tasks)):
         click.echo(line)
-    artifacts = client.get(f"/runs/{run['id']}/artifacts")
+    artifacts = client.get(f"/runs/{run['id']}/artifacts")["items"]
     if not artifacts:
         return
     out = out or Path(tempfile.mkdtemp(prefix="farhand-demo-files-"))

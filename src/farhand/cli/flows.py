@@ -19,7 +19,7 @@ def flows() -> None:
 @calls_server
 def list_flows(client: Client, as_json: bool) -> None:
     """List the flows."""
-    found = client.get("/flows")
+    found = client.get("/flows")["items"]
     if as_json:
         print_json(found)
         return

@@ -51,7 +51,7 @@ def create(client: Client, name: str, role: str, labels: str, expires: str, as_j
 @calls_server
 def list_tokens(client: Client, as_json: bool) -> None:
     """List every token that was minted, without its secret."""
-    found = client.get("/workers/tokens")
+    found = client.get("/workers/tokens")["items"]
     if as_json:
         print_json(found)
         return

@@ -19,7 +19,7 @@ def workers() -> None:
 @calls_server
 def list_workers(client: Client, as_json: bool) -> None:
     """List the workers."""
-    found = client.get("/workers")
+    found = client.get("/workers")["items"]
     if as_json:
         print_json(found)
         return

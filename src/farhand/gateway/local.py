@@ -13,10 +13,13 @@ import fcntl
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import psutil
 
 from farhand_worker.protocol import Times
 
@@ -55,6 +58,7 @@ class LocalWorker(Service):
         self._cwd = cwd
         self._times = times
         self._fleet = fleet
+        self._process: subprocess.Popen[bytes] | None = None
 
     async def _work(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,9 +69,9 @@ class LocalWorker(Service):
         delay_s = _RESPAWN_S
         while True:
             began_at = time.monotonic()
-            process = await self._spawn()
-            await self._guard(process.pid)
-            code = await process.wait()
+            self._process = self._spawn(await self._token())
+            await self._guard(self._process.pid)
+            code = self._process.wait()
             delay_s = _RESPAWN_S if time.monotonic() - began_at > 60 else min(delay_s * 2, _RESPAWN_S_MAX)
             log.error("the local worker ended with %s; another starts in %.1f s", code, delay_s)
             await asyncio.sleep(delay_s)
@@ -91,28 +95,27 @@ class LocalWorker(Service):
         member = self._fleet.get(LOCAL_WORKER)
         return member is not None and member.state == ONLINE and member.link is not None
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
+    def _spawn(self, token: str) -> subprocess.Popen[bytes]:
+        """Start the worker. In one breath: a stop of this loop never leaves a process nobody knows of."""
         reading, writing = os.pipe()
         arguments = ["--url-file", str(self._directory / "url"), "--token-fd", str(reading)]
         arguments += ["--state-dir", str(self._directory), "--name", LOCAL_WORKER]
         arguments += ["--parallel", str(self._parallel), "--orphan-s", str(self._times.reattach_s)]
         if self._cwd is not None:
             arguments += ["--cwd", str(self._cwd)]
+        # -P: nothing in the directory the server runs in may shadow a module.
+        command = [sys.executable, "-P", "-m", "farhand_worker", *arguments]
         try:
             with (self._directory / "log").open("ab") as output:
-                process = await asyncio.create_subprocess_exec(
-                    sys.executable,
-                    "-P",  # nothing in the directory the server runs in may shadow a module
-                    "-m",
-                    "farhand_worker",
-                    *arguments,
-                    stdin=asyncio.subprocess.DEVNULL,
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     pass_fds=(reading,),
                     start_new_session=True,
                 )
-            os.write(writing, (await self._token()).encode())
+            os.write(writing, token.encode())
             return process
         finally:
             os.close(reading)
@@ -121,9 +124,14 @@ class LocalWorker(Service):
     async def end(self) -> None:
         """Stop the worker with grace: its engines end, its jobs are queued again."""
         await self.stop()
-        pid = holder(self._directory)
-        if pid is None:
-            return
+        pids = {holder(self._directory) or 0}
+        if self._process is not None and self._process.poll() is None:
+            pids.add(self._process.pid)  # it may not have come as far as its lock
+        await asyncio.gather(*(self._end(pid) for pid in pids))
+        if self._process is not None:
+            self._process.wait()
+
+    async def _end(self, pid: int) -> None:
         # The first signal drains, the second ends; two of the same kind could merge into one.
         _signal(pid, signal.SIGTERM)
         _signal(pid, signal.SIGINT)
@@ -132,6 +140,7 @@ class LocalWorker(Service):
         except TimeoutError:
             log.error("the local worker (pid %s) did not end in time; it is killed", pid)
             _signal(pid, signal.SIGKILL)
+            await _ended(pid)
 
 
 def holder(directory: Path) -> int | None:
@@ -156,8 +165,11 @@ def _signal(pid: int, number: int) -> None:
 
 
 async def _ended(pid: int) -> None:
-    """Return when a process that is not our child has ended; at once when it is not known."""
+    """Return when a process has ended; at once when it is not known. It may be nobody's child of ours."""
     if pid <= 0:
+        return
+    if sys.platform != "linux":
+        await _gone(pid)
         return
     try:
         descriptor = os.pidfd_open(pid)
@@ -171,6 +183,12 @@ async def _ended(pid: int) -> None:
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
+
+
+async def _gone(pid: int) -> None:
+    """The same by looking, where the kernel has no descriptors for processes."""
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        await asyncio.sleep(_LOOK_S)  # noqa: ASYNC110 - nothing tells of the end of another's child
 
 
 def _write(path: Path, text: str) -> None:

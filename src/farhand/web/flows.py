@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends
 from ..model import Flow
 from .access import require
 from .asking import Asking
-from .views import JsonResponse, RunView, run_view
+from .views import JsonResponse, RunView, list_view, run_view
 
 router = APIRouter(tags=["flows"])
 
@@ -26,7 +26,7 @@ class Start:
 @router.get("/flows", response_model=list[Flow], dependencies=[Depends(require("read"))])
 async def list_flows(services: Asking) -> JsonResponse:
     """Every flow the server knows."""
-    return JsonResponse(await services.flows.list())
+    return JsonResponse(list_view(await services.flows.list()))
 
 
 @router.get("/flows/{name}", response_model=Flow, dependencies=[Depends(require("read"))])

@@ -11,7 +11,7 @@ from ..model import Artifact, Attempt
 from .access import require
 from .asking import Asking
 from .paging import After, Cursor, Limit
-from .views import JsonResponse, RunDetail, RunView, page_view, run_detail, run_view, task_view
+from .views import JsonResponse, RunDetail, RunView, list_view, page_view, run_detail, run_view, task_view
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 READ = [Depends(require("read"))]
@@ -52,7 +52,7 @@ async def cancel_run(id: str, services: Asking) -> JsonResponse:
 async def run_attempts(id: str, services: Asking) -> JsonResponse:
     """Every hand-off of the run's jobs to a worker."""
     run = await services.runs.get(id)
-    return JsonResponse(await services.runs.attempts(run.id))
+    return JsonResponse(list_view(await services.runs.attempts(run.id)))
 
 
 @router.get("/{id}/tasks", dependencies=READ)
@@ -88,4 +88,4 @@ async def run_events(id: str, services: Asking, after: After = 0, limit: Limit =
 async def run_artifacts(id: str, services: Asking) -> JsonResponse:
     """The files the run saved."""
     run = await services.runs.get(id)
-    return JsonResponse(await services.runs.artifacts(run.id))
+    return JsonResponse(list_view(await services.runs.artifacts(run.id)))

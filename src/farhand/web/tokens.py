@@ -11,7 +11,7 @@ from pydantic import Field
 from ..model import NAME_PATTERN, Token
 from .access import Sessions, require
 from .asking import Asking
-from .views import JsonResponse
+from .views import JsonResponse, list_view
 
 router = APIRouter(tags=["tokens"])
 TOKENS = [Depends(require("tokens"))]
@@ -58,7 +58,7 @@ async def create_token(new: NewToken, services: Asking) -> JsonResponse:
 @router.get("/workers/tokens", response_model=list[Token], dependencies=TOKENS)
 async def list_tokens(services: Asking) -> JsonResponse:
     """Every token that was minted; never the secrets themselves."""
-    return JsonResponse(await services.tokens.list())
+    return JsonResponse(list_view(await services.tokens.list()))
 
 
 @router.post("/workers/tokens/{jti}/revoke", dependencies=TOKENS)

@@ -6,6 +6,7 @@ Parameters and results are JSON text already; they are put into the answer as th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -103,6 +104,11 @@ def task_view(task: TaskRun) -> dict[str, Any]:
     shown["value_form"] = _form(task.value)
     shown["error"] = error_view(task.error)
     return shown
+
+
+def list_view(items: Sequence[Any]) -> dict[str, Any]:
+    """A whole list in the form of a page, so that it may become one without a new shape."""
+    return {"items": items, "next": None}
 
 
 def page_view(page: Page[Any], items: list[Any] | None = None) -> dict[str, Any]:

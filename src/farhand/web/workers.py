@@ -8,7 +8,7 @@ from starlette.responses import FileResponse
 from ..model import Worker
 from .access import require
 from .asking import Asking
-from .views import JsonResponse
+from .views import JsonResponse, list_view
 
 router = APIRouter(prefix="/workers", tags=["workers"])
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/workers", tags=["workers"])
 @router.get("", response_model=list[Worker], dependencies=[Depends(require("read"))])
 async def list_workers(services: Asking) -> JsonResponse:
     """Every worker the server remembers."""
-    return JsonResponse(await services.workers.list())
+    return JsonResponse(list_view(await services.workers.list()))
 
 
 @router.get("/runtime", response_class=FileResponse, dependencies=[Depends(require("runtime"))])

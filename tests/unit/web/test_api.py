@@ -176,7 +176,7 @@ def test_a_token_is_minted_listed_and_revoked(client: TestClient) -> None:
     assert minted.json()["token"] == f"text-of-{jti}"
     listed = client.get("/api/v1/workers/tokens")
     assert "text-of" not in listed.text
-    assert listed.json()[0]["labels"] == ["gpu", "zone=eu"]
+    assert listed.json()["items"][0]["labels"] == ["gpu", "zone=eu"]
     assert client.post(f"/api/v1/workers/tokens/{jti}/revoke").json()["changed"] is True
     assert client.post(f"/api/v1/workers/tokens/{jti}/revoke").json()["changed"] is False
     assert problem_of(client.post("/api/v1/workers/tokens/none/revoke")) == (404, "not_found")
