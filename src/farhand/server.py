@@ -84,7 +84,7 @@ class Server:
     async def _serve_store(self, store: Store) -> None:
         config = self._config
         services = Services(store, config.home, config.times)
-        listener = _bind(config.host, config.port)
+        listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
         settings = self._web_settings(port)
         app = create_app(services, settings)
@@ -95,14 +95,12 @@ class Server:
         try:
             await services.start()
             local.start()
-            _write_address(config.home, f"http://{_dialled(host)}:{port}{config.base_path}")
+            _write_address(config.home, f"http://{dialled(host)}:{port}{config.base_path}")
             if config.root is not None:
                 await self._load(services, config.root)
             services.ready = True
-            self._say(f"farhand serves on http://{_dialled(host)}:{port}{config.base_path}")
-            self._say(
-                f"sign in: http://{_dialled(host)}:{port}{config.base_path}/{app.state.sessions.link()}"
-            )
+            self._say(f"farhand serves on http://{dialled(host)}:{port}{config.base_path}")
+            self._say(f"sign in: http://{dialled(host)}:{port}{config.base_path}/{app.state.sessions.link()}")
             await self._until_stopped(serving)
         finally:
             services.dispatcher.hold_back()
@@ -156,7 +154,8 @@ class Server:
         )
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens. Raises `Usage` naming the address that cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named because asyncio turns Nagle's algorithm off only where it is: without it every
     # answer on a session waits 40 ms for the peer's delayed acknowledgement.
@@ -174,7 +173,7 @@ def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _dialled(host: str) -> str:
+def dialled(host: str) -> str:
     """The address by which this machine reaches what listens on ``host``."""
     if host in ("0.0.0.0", "::", ""):
         return "127.0.0.1"

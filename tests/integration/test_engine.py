@@ -182,7 +182,7 @@ def test_kept_outcomes_replay_in_any_order_and_are_not_recorded_again(begin: Beg
     assert agent.texts() == []
 
 
-def test_kept_failures_replay_after_a_crash_and_run_again_in_a_retry(begin: Begin) -> None:
+def test_kept_failures_replay_after_a_crash_and_run_again_where_they_are_not_kept(begin: Begin) -> None:
     agent = begin(
         "@task\ndef bad():\n    print('tried')\n    raise ValueError('no')\n"
         "@flow\ndef main():\n    try: bad()\n    except ValueError as error: return str(error)\n"
@@ -192,22 +192,20 @@ def test_kept_failures_replay_after_a_crash_and_run_again_in_a_retry(begin: Begi
     agent.run("pipeline:main")
     assert agent.value() == "no"
     assert agent.texts() == []
-    agent.run("pipeline:main", settings={"retrying": True})
+    agent.kept = []
+    agent.run("pipeline:main")
     assert agent.texts() == ["tried"]
 
 
-def test_a_retry_asks_anew_for_a_placed_call_that_failed(begin: Begin) -> None:
+def test_a_retry_asks_again_for_a_placed_call_under_the_same_key(begin: Begin) -> None:
     agent = begin("@task(runs_on='worker')\ndef far(): pass\n@flow\ndef main(): return far()\n")
     agent.start("pipeline:main")
     call = agent.until_event("call")
     agent.outcome(call, state="failed", error={"type": "X", "module": "x", "message": "no"})
     agent.until("done")
-    agent.kept = [
-        {"number": 1, "key": call["key"], "body": {"key": call["key"], "name": "far", "state": "failed"}}
-    ]
-    agent.start("pipeline:main", settings={"retrying": True})
+    agent.start("pipeline:main")
     again = agent.until_event("call")
-    assert again["key"] != call["key"]
+    assert again["key"] == call["key"]
     agent.outcome(again, value=5)
     agent.until("done")
     assert agent.value() == 5

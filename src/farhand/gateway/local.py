@@ -187,8 +187,8 @@ async def _ended(pid: int) -> None:
 
 async def _gone(pid: int) -> None:
     """The same by looking, where the kernel has no descriptors for processes."""
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        await asyncio.sleep(_LOOK_S)  # noqa: ASYNC110 - nothing tells of the end of another's child
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
 
 
 def _write(path: Path, text: str) -> None:

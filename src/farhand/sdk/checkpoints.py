@@ -44,12 +44,10 @@ _ALIAS = "of"
 class Ledger:
     """The calls of one run in this process.
 
-    ``again``: kept failures execute again (a flow retry). ``remember``: results are held as they are, for
-    a retry in this very process.
+    ``remember``: results are held as they are, for a retry in this very process.
     """
 
-    def __init__(self, again: bool = False, remember: bool = False) -> None:
-        self.again = again
+    def __init__(self, remember: bool = False) -> None:
         self._remembered: Optional[Dict[str, Any]] = {} if remember else None
         self._kept: Dict[str, Dict[str, Any]] = {}
         self._counts: Dict[Tuple[str, str, str], int] = {}
@@ -162,18 +160,9 @@ class Ledger:
                 self._kept[outcome["key"]] = outcome
 
     def kept(self, key: str) -> Optional[Dict[str, Any]]:
-        """The outcome to replay for ``key``: a completed one, or a failure unless those run again."""
+        """The outcome to replay for ``key``, a failure too: a flow retry is not given those any more."""
         outcome = self._kept.get(key)
-        if outcome is None or outcome["state"] == "cancelled":
-            return None
-        if outcome["state"] != "completed" and self.again:
-            return None
-        return outcome
-
-    def has_failed(self, key: str) -> bool:
-        """Whether an earlier attempt kept a failure of this call."""
-        outcome = self._kept.get(key)
-        return outcome is not None and outcome["state"] != "completed"
+        return None if outcome is None or outcome["state"] == "cancelled" else outcome
 
     def forget(self, key: str) -> None:
         """The kept outcome cannot be loaded here; the call runs again."""

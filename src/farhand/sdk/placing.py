@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 
 from farhand.errors import Cancelled
 
-from . import calls, encoding, events, hashing
+from . import calls, encoding, events
 from .calls import Call
 from .context import Run
 from .futures import Future
@@ -29,7 +29,6 @@ class Placer:
     def place(self, made: Call, future: Future[Any]) -> None:
         """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`."""
         run, step = self._run, made.step
-        made.key = self._free_key(made.key)
         args, digests = encoding.encode([list(made.args), made.kwargs], run.recorder.blobs)
         run.pool.track(future)
         with self._lock:
@@ -62,13 +61,6 @@ class Placer:
                 self._early[key] = outcome
                 return
         self._settle(*known, outcome)
-
-    def _free_key(self, key: str) -> str:
-        """A flow retry asks anew for a call that failed, under a key that later attempts derive too."""
-        ledger = self._run.ledger
-        while ledger.again and ledger.has_failed(key):
-            key = hashing.digest_of([b"again", key.encode("ascii")])
-        return key
 
     def _settle(self, made: Call, future: Future[Any], outcome: Outcome) -> None:
         if outcome["state"] != "completed":

@@ -42,13 +42,12 @@ class Job:
         self._header = header
         self._channel = channel
         self.spool = Spool(Path(header["spool"]), Path(header["blobs"]), channel.send, channel.request)
-        settings = header.get("settings") or {}
         self._run = Run(
             header["run"],
             header["flow"],
             self.spool,
             attempt=header.get("attempt", 1),
-            ledger=Ledger(again=bool(settings.get("retrying"))),
+            ledger=Ledger(),
             grace_s=header.get("grace_s") or 10.0,
             disposable=True,
         )

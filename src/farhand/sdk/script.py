@@ -30,7 +30,7 @@ def run_script(step: Step[Any], bound: Any) -> Any:
     """Run a flow from its call to its value or exception, with its retries."""
     run_id = new_id()
     recorder = _recorder(step, run_id, bound.arguments)
-    ledger = Ledger(again=True, remember=step.options.retries > 0)
+    ledger = Ledger(remember=step.options.retries > 0)
     run = Run(run_id, step.name, recorder, ledger=ledger)
     in_main = threading.current_thread() is threading.main_thread()
     if recorder.recording:

@@ -94,8 +94,12 @@ class Spool(Recorder):
         """An engine has no terminal."""
 
     def _append(self, content: bytes) -> None:
-        while content:
-            content = content[os.write(self._fd, content) :]
+        try:
+            while content:
+                content = content[os.write(self._fd, content) :]
+        except OSError:  # a full disk: a torn line would join the next one
+            os.ftruncate(self._fd, self._size)
+            raise
         self._size = self._end()
 
     def _end(self) -> int:

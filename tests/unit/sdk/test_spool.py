@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -108,3 +110,24 @@ def test_nothing_is_written_after_the_end(tmp_path: Path, agent: Agent) -> None:
     spool.close()
     spool.write(line("b"))
     assert len(lines(tmp_path)) == 1
+
+
+def test_a_line_that_the_full_disk_tore_leaves_no_trace(
+    tmp_path: Path, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool = make(tmp_path, agent)
+    spool.write(line("before"))
+    write, left = os.write, [10]
+
+    def fill(descriptor: int, content: bytes) -> int:
+        if not left[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written, left[0] = write(descriptor, content[: left[0]]), 0
+        return written
+
+    monkeypatch.setattr("farhand.sdk.spool.os.write", fill)
+    with pytest.raises(OSError, match="space"):
+        spool.write(line("torn"))
+    monkeypatch.undo()
+    spool.write(line("after"))
+    assert [body["text"] for _, body in lines(tmp_path)] == ["before", "after"]
