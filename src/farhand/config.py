@@ -30,15 +30,22 @@ class Setting:
         return f"FARHAND_{self.name.upper()}"
 
 
+def _whole(value: Any) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError("is not a whole number") from None
+
+
 def _port(value: Any) -> int:
-    port = int(value)
+    port = _whole(value)
     if not 0 <= port <= 65535:
         raise ValueError("is not a port between 0 and 65535")
     return port
 
 
 def _count(value: Any) -> int:
-    count = int(value)
+    count = _whole(value)
     if count < 0:
         raise ValueError("is below zero")
     return count
@@ -123,12 +130,19 @@ def load(
         try:
             values[setting.name] = setting.read(raw)
         except (ValueError, TypeError) as error:
-            raise Usage(f"{setting.name} from {source}: {raw!r} {error}") from error
+            raise Usage(f"{_where(setting, source)}: {raw!r} {error}") from error
         sources[setting.name] = source
     times = Times(**{name: values.pop(name) for name in list(values) if name.endswith("_s")})
     if times.lease_s <= times.heartbeat_s:
         raise Usage(f"lease_s ({times.lease_s:g}) must be longer than heartbeat_s ({times.heartbeat_s:g})")
     return Config(times=times, root=root, sources=sources, **values)
+
+
+def _where(setting: Setting, source: str) -> str:
+    """A setting as whoever gave it knows it."""
+    if source == "flag":
+        return f"--{setting.name.replace('_', '-')}"
+    return setting.variable if source == "environment" else f"{setting.name} in {source}"
 
 
 def _read_toml(root: Path | None) -> dict[str, Any]:

@@ -94,6 +94,7 @@ class Conflict(FarhandError):
 
     code = "conflict"
     status = 409
+    exit_code = 3
 
 
 class Unauthorized(FarhandError):
@@ -148,6 +149,7 @@ class IllegalTransition(FarhandError):
 
     code = "illegal_transition"
     status = 409
+    exit_code = 3
 
 
 class StaleLease(FarhandError):
@@ -155,6 +157,7 @@ class StaleLease(FarhandError):
 
     code = "stale_lease"
     status = 409
+    exit_code = 3
 
 
 class StoreFailed(FarhandError):
@@ -162,6 +165,7 @@ class StoreFailed(FarhandError):
 
     code = "store_failed"
     status = 503
+    exit_code = 3
 
 
 class StoreClosed(FarhandError):
@@ -169,6 +173,7 @@ class StoreClosed(FarhandError):
 
     code = "store_closed"
     status = 503
+    exit_code = 3
 
 
 class StoreLocked(FarhandError):

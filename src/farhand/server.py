@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -67,7 +68,7 @@ class Server:
     async def serve(self) -> int:
         """Start, wait to be stopped, and close in order."""
         home = self._config.home
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        prepare(home)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
@@ -115,8 +116,6 @@ class Server:
         inspection = await services.flows.load(root)
         names = ", ".join(flow.name for flow in inspection.flows) or "no flow"
         self._say(f"{root} has {names}")
-        for failure in inspection.errors:
-            self._say(f"{failure.file} is left out: {failure.error}")
 
     async def _until_stopped(self, serving: asyncio.Task[None]) -> None:
         stopping = asyncio.create_task(self._stopping.wait())
@@ -154,6 +153,17 @@ class Server:
         )
 
 
+def prepare(home: Path) -> None:
+    """Make the home where it is missing. Raises `Usage` when nothing can be kept there."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        reason = "" if os.access(home, os.W_OK | os.X_OK) else "Permission denied"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if reason:
+        raise Usage(f"the home {home} cannot be written: {reason}; choose another with --home")
+
+
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises `Usage` naming the address that cannot be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -166,8 +176,9 @@ def bind(host: str, port: int) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
+        option = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
         raise Usage(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another with {option}"
         ) from error
     listener.setblocking(False)
     return listener

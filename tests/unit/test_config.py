@@ -77,7 +77,8 @@ def test_a_relative_home_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("port", "many", "many"),
+        ("port", "many", "'many' is not a whole number"),
+        ("parallel", "1.5", "not a whole number"),
         ("port", 65536, "between 0 and 65535"),
         ("port", -1, "between 0 and 65535"),
         ("parallel", "-1", "below zero"),
@@ -90,8 +91,8 @@ def test_a_relative_home_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_bad_value_is_refused_naming_setting_and_source(name: str, value: Any, words: str) -> None:
     with pytest.raises(Usage, match=words) as refusal:
         load({name: value}, environment={})
-    assert str(refusal.value).startswith(f"{name} from flag: {value!r} ")
-    with pytest.raises(Usage, match=f"{name} from environment"):
+    assert str(refusal.value).startswith(f"--{name.replace('_', '-')}: {value!r} ")
+    with pytest.raises(Usage, match=f"FARHAND_{name.upper()}: "):
         load(environment={f"FARHAND_{name.upper()}": str(value)})
 
 
@@ -127,3 +128,8 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
 def test_other_tables_of_the_file_are_left_alone(tmp_path: Path) -> None:
     root = project(tmp_path, "[project]\nname = 'weather'\n")
     assert load(root=root, environment={}).sources["port"] == "default"
+
+
+def test_a_bad_value_in_the_file_is_refused_naming_the_file(tmp_path: Path) -> None:
+    with pytest.raises(Usage, match=r"^port in farhand.toml: 'many' is not a whole number$"):
+        load(root=project(tmp_path, "[server]\nport = 'many'\n"), environment={})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import socket
+from pathlib import Path
 
 import pytest
 
 from farhand.errors import Usage
-from farhand.server import bind, dialled
+from farhand.server import bind, dialled, prepare
 
 
 def test_the_listener_names_tcp_so_that_answers_are_sent_at_once() -> None:
@@ -29,3 +31,26 @@ def test_a_port_in_use_is_refused_naming_it_and_the_option() -> None:
 )
 def test_the_address_printed_is_one_that_can_be_dialled(host: str, address: str) -> None:
     assert dialled(host) == address
+
+
+def test_an_address_that_is_not_this_machines_is_refused_naming_the_option() -> None:
+    with pytest.raises(Usage, match=r"cannot listen on 192.0.2.1:0: .*--host"):
+        bind("192.0.2.1", 0)
+
+
+def test_a_home_that_cannot_be_is_refused_naming_the_option(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Usage, match=r"file/home cannot be written: Not a directory; .*--home"):
+        prepare(tmp_path / "file" / "home")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_home_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(Usage, match="cannot be written: Permission denied"):
+        prepare(tmp_path)
+
+
+def test_a_missing_home_is_made_for_its_owner_alone(tmp_path: Path) -> None:
+    prepare(tmp_path / "a" / "home")
+    assert (tmp_path / "a" / "home").stat().st_mode & 0o777 == 0o700

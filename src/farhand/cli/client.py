@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 import httpx2
 
@@ -113,7 +113,10 @@ class Client:
         return response
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._token()}"}
+        token = self._token()
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise Usage("the token is not one word of plain characters; check what it was copied from")
+        return {"Authorization": f"Bearer {token}"}
 
 
 def segment(name: str) -> str:
@@ -222,9 +225,17 @@ def _is_local(url: str) -> bool:
         return False
 
 
+def _has_port(parts: SplitResult) -> bool:
+    """Whether the port is one, or is left out."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
 def _check_url(url: str, insecure: bool) -> None:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in ("http", "https") or not parts.hostname or not _has_port(parts):
         raise Usage(
             f"{url!r} is not the address of a server; one reads like https://host or http://host:8420"
         )

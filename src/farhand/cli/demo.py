@@ -26,7 +26,13 @@ WORKER = "demo"
 
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave the server and the worker running.")
-@click.option("--port", default=0, metavar="PORT", help="The server's port; a free one by default.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="The server's port; a free one by default.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

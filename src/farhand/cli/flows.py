@@ -23,6 +23,9 @@ def list_flows(client: Client, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    if not found:
+        click.echo("The server has no flows; serve a directory that has some.", err=True)
+        return
     print_table(
         ("flow", "project", "parameters", "description"),
         [

@@ -47,7 +47,7 @@ def run(what: str, given: tuple[str, ...], home: Path | None, as_json: bool) -> 
         began = time.monotonic()
         try:
             value = run_script(flow, bound)
-        except Exception as error:  # noqa: BLE001 - a flow may raise anything; the user is told all of it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a flow may raise anything; all of it is told
             _tell_failure(flow, error, time.monotonic() - began)
             outcome: dict[str, Any] = {"state": "failed", "error": f"{type(error).__name__}: {error}"}
         else:
@@ -78,7 +78,10 @@ def _split(what: str) -> tuple[Path, str | None]:
     file, colon, name = what.rpartition(":")
     if colon and Path(file).is_file():
         return Path(file), name
-    raise Usage(f"there is no file {file if colon else what}")
+    path = Path(file if colon else what)
+    if path.is_dir():
+        raise Usage(f"{path} is a directory; name a Python file in it, as in {path / 'flows.py'}:FLOW")
+    raise Usage(f"there is no file {path}")
 
 
 def load(file: Path) -> ModuleType:
@@ -94,6 +97,8 @@ def load(file: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except FarhandError:
         raise
+    except SystemExit as error:
+        raise Usage(f"{file} cannot be imported: it ends the process (SystemExit: {error})") from error
     except Exception as error:
         _print_traceback(error, file)
         raise Usage(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
@@ -119,18 +124,21 @@ def _tell(outcome: dict[str, Any], as_json: bool) -> None:
         print_json(outcome | {"result": repr(outcome["result"])})
 
 
-def _tell_failure(flow: Flow[Any], error: Exception, seconds: float) -> None:
+def _tell_failure(flow: Flow[Any], error: BaseException, seconds: float) -> None:
     code = getattr(flow.function, "__code__", None)
     _print_traceback(error, Path(code.co_filename) if code else None)
     click.echo(f"{flow.name} failed after {seconds:.2f} s", err=True)
 
 
-def _print_traceback(error: Exception, file: Path | None) -> None:
+def _print_traceback(error: BaseException, file: Path | None) -> None:
     """The traceback from the user's own code on; what called it is ours and says nothing."""
     at = error.__traceback__
     while at is not None and file is not None and Path(at.tb_frame.f_code.co_filename) != file:
         at = at.tb_next
-    told = error.with_traceback(at or error.__traceback__)
+    # A file that cannot be compiled has no frame of its own; its error names the line.
+    told = error.with_traceback(
+        at if at is not None or isinstance(error, SyntaxError) else error.__traceback__
+    )
     click.echo("".join(traceback.format_exception(told)), err=True, nl=False)
 
 

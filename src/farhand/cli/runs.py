@@ -88,6 +88,10 @@ def list_runs(
     if as_json:
         print_json(page)
         return
+    if not page["items"]:
+        asked = flow or state or cursor
+        click.echo("No run is like that." if asked else "There are no runs yet.", err=True)
+        return
     print_table(
         ("run", "flow", "state", "worker", "created", "took", "message"),
         [
@@ -122,7 +126,7 @@ def show(client: Client, run: str, as_json: bool) -> None:
             "run": found["id"],
             "flow": found["flow"],
             "state": found["state"],
-            "why": found["message"] or found["reason"],
+            "why": found["message"] or (found["reason"] if found["reason"] != found["state"] else ""),
             "worker": found["worker"] or "",
             "created": moment(found["created_at"]),
             "took": took(found["started_at"], found["ended_at"]),

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from ..errors import FarhandError, Unreachable
+from ..errors import FarhandError, Unreachable, Usage
 
 READY_S = 60.0
 STOP_S = 15.0
@@ -63,7 +63,7 @@ class Stage:
     programs: list[Program] = field(default_factory=list[Program])
 
     def __post_init__(self) -> None:
-        self.port = self.port or _free_port()
+        self.port = _free_port(self.port)
 
     @property
     def home(self) -> Path:
@@ -174,8 +174,17 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("FARHAND_")}
 
 
-def _free_port() -> int:
+def _free_port(wanted: int) -> int:
+    """The port that is wanted, or any when that is 0. Raises `Usage` when it is taken: its holder would
+    be asked in place of our server."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", wanted))
+            probe.listen()
+        except OSError as error:
+            raise Usage(
+                f"port {wanted} cannot be used: {error.strerror}; choose another with --port"
+            ) from error
         port: int = probe.getsockname()[1]
         return port

@@ -35,7 +35,7 @@ def stop(home: Path | None, timeout_s: float) -> None:
     place = home_of(home)
     pid = owner(place)
     if pid is None:
-        raise Unreachable(f"no server runs on {place}")
+        raise Unreachable(f"no server runs on {place}; name another home with --home")
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + timeout_s
     while owner(place) == pid:

@@ -32,6 +32,8 @@ def create(client: Client, name: str, role: str, labels: str, expires: str, as_j
         expires_s = seconds(expires)
     except ValueError as error:
         raise Usage(f"--expires: {expires!r} {error}") from error
+    if expires_s <= 0:
+        raise Usage(f"--expires: {expires!r} is no time at all; give one like 30d")
     wanted = {
         "name": name,
         "role": role,
@@ -54,6 +56,9 @@ def list_tokens(client: Client, as_json: bool) -> None:
     found = client.get("/workers/tokens")["items"]
     if as_json:
         print_json(found)
+        return
+    if not found:
+        click.echo("No token has been minted; `farhand tokens create NAME` makes one.", err=True)
         return
     print_table(
         ("id", "name", "role", "labels", "state", "expires", "last used"),

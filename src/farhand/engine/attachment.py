@@ -155,7 +155,10 @@ class Attachments:
         if hello.swept == member.instance or rebooted:
             return None
         if member.link is not None and await self._still_beats(member):
-            message = f"another instance of {member.name} is attached and alive, on {member.host}"
+            message = (
+                f"another instance of {member.name} is attached and alive, on {member.host}; "
+                "stop it, or mint a token of another name"
+            )
             return protocol.Refused("namesake", message, final=True)
         if not member.holdings and member.link is None:
             return None

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,10 @@ class Flows:
         return flow
 
     async def load(self, root: Path, project: str = "default") -> Inspection:
-        """Inspect a directory and keep what is in it. A module that fails hurts nothing else."""
+        """Inspect a directory and keep what is in it. A module that fails hurts nothing else.
+
+        Returns what was found, without the flows that cannot be offered; the log names them.
+        """
         inspection = await inspect(root)
         for failure in inspection.errors:
             log.error("%s is left out: %s", failure.file, failure.error)
@@ -92,6 +95,7 @@ class Flows:
         digest = self._blobs.put_bytes(content)
         fingerprint = await asyncio.to_thread(fingerprint_of, root, inspection.files)
         now = time.time()
+        usable = _usable(inspection.flows)
         flows = [
             Flow(
                 name=found.name,
@@ -105,10 +109,10 @@ class Flows:
                 fingerprint=fingerprint,
                 updated_at=now,
             )
-            for found in _usable(inspection.flows)
+            for found in usable
         ]
         await self._store.flows.replace(project, flows, now)
-        return inspection
+        return replace(inspection, flows=usable)
 
 
 def _usable(found: list[Found]) -> list[Found]:

@@ -197,3 +197,17 @@ def test_a_followed_server_that_stays_away_is_unreachable(monkeypatch: pytest.Mo
     nowhere = Client("http://127.0.0.1:1", lambda: "t")
     with nowhere as client, pytest.raises(Unreachable, match="does not answer any more"):
         next(client.follow("0run1"))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:port", "http://127.0.0.1:99999", "127.0.0.1:8420", "http://"]
+)
+def test_what_is_no_address_is_refused_before_anything_is_sent(url: str) -> None:
+    with pytest.raises(Usage, match="is not the address of a server"):
+        Client(url, lambda: "")
+
+
+@pytest.mark.parametrize("token", ["two words", "two\nlines", "tökén"])
+def test_what_cannot_be_a_token_is_refused_before_it_is_sent(token: str) -> None:
+    with pytest.raises(Usage, match="not one word of plain characters"):
+        Client("http://127.0.0.1:1", lambda: token).get("/runs")

@@ -101,7 +101,7 @@ def test_a_log_is_printed_as_it_was_written(call: Call, services: FakeServices) 
 
 
 def test_cancelling_says_the_state_and_a_finished_run_is_1(call: Call, services: FakeServices) -> None:
-    assert call("runs", "cancel", "0run1").exit_code == 1
+    assert call("runs", "cancel", "0run1").exit_code == 3
     services.runs.items["0run1"] = make_run(state="running")
     assert call("runs", "cancel", "0run1").stdout == "0run1 is cancelling\n"
 
@@ -117,6 +117,7 @@ def test_a_token_goes_to_stdout_alone(call: Call, services: FakeServices) -> Non
     assert call("tokens", "revoke", "jti0").stdout == "jti0 was revoked before\n"
     assert call("tokens", "revoke", "none").exit_code == 2
     assert call("tokens", "create", "gpu1", "--expires", "soon").exit_code == 2
+    assert call("tokens", "create", "gpu1", "--expires", "0").stderr.startswith("farhand: --expires: '0' ")
 
 
 def test_a_sign_in_link_opens_the_console(call: Call, server: str) -> None:
@@ -180,3 +181,18 @@ def test_the_workers_options_are_passed_on(call: Call, monkeypatch: pytest.Monke
     monkeypatch.setattr(program, "main", lambda arguments: got.append(arguments) or 3)
     done = call("worker", "--url", "http://x", "--parallel", "2", "--help")
     assert (done.exit_code, got) == (3, [["--url", "http://x", "--parallel", "2", "--help"]])
+
+
+def test_an_empty_list_says_so_and_prints_nothing(call: Call, server: str, services: FakeServices) -> None:
+    assert (call("runs", "list", "--flow", "none").stdout, call("runs", "list", "--flow", "none").stderr) == (
+        "",
+        "No run is like that.\n",
+    )
+    services.runs.items.clear()
+    assert call("runs", "list").stderr == "There are no runs yet.\n"
+    assert "tokens create" in call("tokens", "list").stderr
+
+
+def test_a_run_that_completed_needs_no_reason(call: Call, server: str, services: FakeServices) -> None:
+    services.runs.items["0done"] = make_run(id="0done", state="completed", reason="completed", message="")
+    assert "why" not in call("runs", "show", "0done").stdout

@@ -109,3 +109,37 @@ def test_an_interruption_is_130(file: Path) -> None:
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "interrupted" in errors
+
+
+def test_a_flow_that_ends_the_process_has_failed(file: Path) -> None:
+    (file.parent / "leaves.py").write_text(
+        "import sys\nfrom farhand import flow\n@flow\ndef leave(): sys.exit(3)\n"
+    )
+    done = run(file, "leaves.py", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout) == {"state": "failed", "error": "SystemExit: 3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import sys; sys.exit(0)", "cannot be imported: it ends the process"),
+        ("import nothing_of_that_name", "cannot be imported: ModuleNotFoundError"),
+        ("def f(:", "cannot be imported: SyntaxError"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_is_2_and_shows_no_frame_of_ours(
+    file: Path, text: str, words: str
+) -> None:
+    (file.parent / "broken.py").write_text(text)
+    done = run(file, "broken.py")
+    assert done.returncode == 2
+    assert words in done.stderr.splitlines()[-1]
+    assert "importlib" not in done.stderr
+    assert "farhand/cli" not in done.stderr
+
+
+def test_a_directory_is_told_from_a_file(file: Path) -> None:
+    done = run(file, ".")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "is a directory; name a Python file in it" in done.stderr

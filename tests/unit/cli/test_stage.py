@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from farhand.cli.stage import Program, Stage
-from farhand.errors import FarhandError, Unreachable
+from farhand.errors import FarhandError, Unreachable, Usage
 
 
 @pytest.fixture
@@ -82,3 +83,10 @@ def test_an_interrupt_during_a_start_waits_until_the_process_is_known(
     with pytest.raises(KeyboardInterrupt):
         stage.start_worker("mill", "no token")
     assert [program.name for program in stage.programs] == ["mill"]
+
+
+def test_a_port_that_is_taken_is_refused_before_a_server_is_started(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        with pytest.raises(Usage, match=f"port {port} cannot be used: .*--port"):
+            Stage(tmp_path, tmp_path, port)

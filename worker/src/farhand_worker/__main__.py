@@ -48,12 +48,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
             cwd=given.cwd,
             orphan_s=given.orphan_s,
         )
-        state = StateDirectory(given.state_dir or _default_state(options.name))
-        state.open()
+        state = _state(given.state_dir or _default_state(options.name))
     except (Usage, BadAddress) as error:
         log.error("%s", error)
         return _USAGE
-    except (StateRefused, OSError) as error:
+    except StateRefused as error:
         log.error("%s", error)
         return _REFUSED
     try:
@@ -82,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     token.add_argument("--token-fd", type=int, help="an open descriptor to read the token from")
     parser.add_argument("--name", help="the name of this worker (default: the host's)")
     parser.add_argument("--parallel", type=_positive, default=1, help="jobs at a time (default 1)")
-    parser.add_argument("--state-dir", type=Path, help="where everything is kept (default: temporary)")
+    parser.add_argument(
+        "--state-dir", type=Path, help="where everything is kept (default: below /tmp, by name)"
+    )
     parser.add_argument("--python", default=sys.executable, help="what user code runs on (default: this)")
     parser.add_argument("--cwd", type=_directory, help="where jobs work (default: a fresh directory each)")
     parser.add_argument("--insecure", action="store_true", help="allow an unencrypted link off this machine")
@@ -117,10 +118,13 @@ def _token(given: argparse.Namespace) -> str:
             token = given.token_file.read_text().strip()
         else:
             token = environ.strip()
-    except OSError as error:
-        raise Usage(f"cannot read the token: {error}") from error
+    except (OSError, ValueError) as error:
+        where = given.token_file or f"descriptor {given.token_fd}"
+        raise Usage(f"the token cannot be read from {where}: {getattr(error, 'strerror', error)}") from error
     if not token:
         raise Usage(f"a token is needed: --token-file FILE, --token-fd N or {_TOKEN_VARIABLE}")
+    if " " in token or not token.isascii() or not token.isprintable():
+        raise Usage("the token is not one word, as `farhand tokens create` prints it; check what holds it")
     return token
 
 
@@ -136,10 +140,22 @@ def _python(program: str) -> Tuple[str, str]:
         )
         version, fits = answer.stdout.decode().split()
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        raise Usage(f"--python {program} is no Python that runs here: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise Usage(f"--python {program} is no Python that runs here: {why}") from error
     if fits != "True":
         raise Usage(f"--python {program} is Python {version}; user code needs 3.9 or later")
     return path, version
+
+
+def _state(path: Path) -> StateDirectory:
+    """The state directory, made and locked."""
+    state = StateDirectory(path)
+    try:
+        state.open()
+    except OSError as error:
+        state.close()
+        raise Usage(f"{path} cannot be written ({error.strerror}); choose another --state-dir") from error
+    return state
 
 
 def _default_state(name: str) -> Path:

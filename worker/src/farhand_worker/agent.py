@@ -258,7 +258,7 @@ class Agent:
             )
             delay_s = random.uniform(0, limit)
             self._failures += 1
-            _log.warning("disconnected: %s; retrying in %.1f s", why, delay_s)
+            _log.warning("not connected: %s; dialling again in %.1f s", why, delay_s)
             await asyncio.sleep(delay_s)
 
     async def _attend(self) -> str:

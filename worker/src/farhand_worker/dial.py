@@ -23,7 +23,7 @@ _PROXIES = ("https_proxy", "http_proxy", "all_proxy", "wss_proxy", "ws_proxy", "
 
 _FINAL = {
     401: "the server does not accept this token: it is wrong, expired or revoked; mint another",
-    403: "the server does not accept this token here; a worker needs a token of role worker",
+    403: "no worker may attach there; check the path of the URL, and whether a proxy forbids it",
 }
 _NOT_FARHAND = frozenset({200, 400, 404, 405, 410, 426})
 
