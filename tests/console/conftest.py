@@ -18,9 +18,9 @@ NOISE = ("net::ERR_", "[object Event]")
 """What a browser and htmx say of a stream whose page or server ends; the page says "reconnecting"."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """The system's Chromium."""
+    """The system's Chromium, for one module: while playwright runs, no other test can have an event loop."""
     program = need("Chromium")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is absent: no browser is driven")
     with api.sync_playwright() as playwright:
