@@ -24,6 +24,7 @@ class Queue:
         self._delayed: list[tuple[float, str]] = []
         self._jobs: dict[str, Job] = {}
         self._of_run: dict[str, str] = {}
+        self._calls: dict[str, dict[str, None]] = {}
         self._reasons: dict[Ask, str] = {}
         self._entries = itertools.count()
 
@@ -35,6 +36,8 @@ class Queue:
         self._jobs[job.id] = job
         if job.kind == "run":
             self._of_run[job.run] = job.id
+        else:
+            self._calls.setdefault(job.run, {})[job.id] = None
         if job.not_before > now:
             heapq.heappush(self._delayed, (job.not_before, job.id))
         else:
@@ -74,16 +77,30 @@ class Queue:
 
     def reason_of_run(self, run_id: str) -> str:
         """Why a run's own job waits, in one sentence; empty when it is not queued or was not looked at."""
-        job = self._jobs.get(self._of_run.get(run_id, ""))
+        return self.reason_of_job(self._of_run.get(run_id, ""))
+
+    def reason_of_job(self, job_id: str) -> str:
+        """Why a job waits, in one sentence; empty when it is not queued or was not looked at."""
+        job = self._jobs.get(job_id)
         return "" if job is None else self._reasons.get(job.ask, "")
+
+    def waiting_calls(self, run_id: str) -> list[Job]:
+        """The placed calls of a run that are queued, in the order they were added."""
+        return [self._jobs[job_id] for job_id in self._calls.get(run_id, ())]
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs.values())
 
     def _forget(self, job_id: str) -> None:
         job = self._jobs.pop(job_id, None)
-        if job is not None and job.kind == "run":
+        if job is None:
+            return
+        if job.kind == "run":
             self._of_run.pop(job.run, None)
+        elif (calls := self._calls.get(job.run)) is not None:
+            calls.pop(job_id, None)
+            if not calls:
+                del self._calls[job.run]
 
     def _enter(self, job: Job) -> None:
         lane = self._lanes.setdefault(job.ask, [])

@@ -86,6 +86,10 @@ class Runs:
         """The run's task calls in the order they began."""
         return await self._store.tasks.page(await self._whole(id), after, limit)
 
+    def why_waiting(self, task: TaskRun) -> str:
+        """Why a placed call is still queued, in one sentence; empty when it is not."""
+        return self._queue.reason_of_job(task.placed or "") if task.state == "queued" else ""
+
     async def logs(self, id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
         """Log lines in the order they were recorded."""
         return await self._store.logs.page(await self._whole(id), after, limit)
@@ -121,7 +125,20 @@ class Runs:
         member = self._fleet.get(run.worker) if run.worker and run.state in _HELD else None
         if member is not None and member.state == LOST:
             return replace(run, reason="worker_lost", message="worker went away mid-call")
-        return run
+        return self._with_waiting_calls(run) if run.state == "running" else run
+
+    def _with_waiting_calls(self, run: Run) -> Run:
+        """The run, saying of the first placed call that waits for a machine why it does."""
+        told = [
+            (job, why)
+            for job in self._queue.waiting_calls(run.id)
+            if (why := self._queue.reason_of_job(job.id))
+        ]
+        if not told:
+            return run
+        (job, why), more = told[0], len(told) - 1
+        others = f" and {more} more" if more else ""
+        return replace(run, message=f"{run.message}; {job.name}{others} {why}")
 
 
 def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: float) -> tuple[Run, Job]:

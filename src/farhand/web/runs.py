@@ -60,7 +60,9 @@ async def run_tasks(id: str, services: Asking, after: After = 0, limit: Limit = 
     """The run's task calls in the order they were made."""
     run = await services.runs.get(id)
     page = await services.runs.tasks(run.id, after, limit)
-    return JsonResponse(page_view(page, [task_view(task) for task in page.items]))
+    return JsonResponse(
+        page_view(page, [task_view(task, services.runs.why_waiting(task)) for task in page.items])
+    )
 
 
 @router.get("/{id}/logs", dependencies=READ)

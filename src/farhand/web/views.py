@@ -97,9 +97,10 @@ def _run_fields(run: Run) -> dict[str, Any]:
     }
 
 
-def task_view(task: TaskRun) -> dict[str, Any]:
-    """A task run for the API."""
+def task_view(task: TaskRun, message: str = "") -> dict[str, Any]:
+    """A task run for the API; ``message`` says why it waits, where it does."""
     shown = {field.name: getattr(task, field.name) for field in fields(task)}
+    shown["message"] = message
     shown["value"] = value_view(task.value)
     shown["value_form"] = _form(task.value)
     shown["error"] = error_view(task.error)

@@ -8,9 +8,9 @@ import pytest
 
 from farhand.engine.runs import Runs
 from farhand.errors import Conflict, InvalidParameters, NotFound, Usage
-from farhand.model import Ask
+from farhand.model import Ask, TaskRun
 from farhand_worker import protocol
-from tests.unit.engine.records import FLOW
+from tests.unit.engine.records import FLOW, a_job
 from tests.unit.engine.world import World
 
 pytestmark = pytest.mark.anyio
@@ -98,6 +98,28 @@ async def test_a_run_that_waits_says_why(runs: Runs, world: World) -> None:
     assert (await runs.get(run.id)).message == (
         "waits for label gpu; no attached worker could ever take it: box has no label gpu"
     )
+
+
+async def test_a_run_whose_placed_call_waits_says_why(runs: Runs, world: World) -> None:
+    """What runs and waits inside is not silent about it; once the call is gone, so is the sentence."""
+    await world.attach()
+    run = await runs.start("weather", {})
+    await world.hand_over()
+    (job,) = [job for job in await world.store.jobs.held() if job.run == run.id]
+    await world.started(job)
+    call = a_job("call", run=run.id, kind="call", key="k", name="fit", ask=Ask(labels=("gpu",)))
+    world.queue.add(call, 10.0)
+    await world.hand_over()
+    why = "waits for label gpu; no attached worker could ever take it: box has no label gpu"
+    assert (await runs.get(run.id)).message == f"running on box; fit {why}"
+    task = TaskRun(run.id, "k", 1, "fit", "queued", placed="call")
+    assert runs.why_waiting(task) == why
+    world.queue.add(replace(call, id="other"), 10.0)
+    assert (await runs.get(run.id)).message == f"running on box; fit and 1 more {why}"
+    world.queue.remove("call")
+    world.queue.remove("other")
+    assert (await runs.get(run.id)).message == "running on box"
+    assert runs.why_waiting(task) == ""
 
 
 async def test_a_queued_run_that_is_cancelled_leaves_the_queue(runs: Runs, world: World) -> None:

@@ -119,6 +119,9 @@ class FakeRuns:
     async def tasks(self, id: str, after: int = 0, limit: int = 200) -> Page[TaskRun]:
         return self._after(self.task_runs, after, limit)
 
+    def why_waiting(self, task: TaskRun) -> str:
+        return "waits for label gpu" if task.state == "queued" else ""
+
     async def logs(self, id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
         return self._after(self.lines, after, limit)
 

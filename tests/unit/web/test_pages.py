@@ -12,7 +12,7 @@ import pytest
 from farhand.model import LogLine, MetricPoint, TaskRun
 from farhand.web.pages import run as run_page
 from farhand.web.pages.charts import POINTS_MAX, charts, thin
-from farhand.web.pages.shell import root_of
+from farhand.web.pages.shell import marked, root_of
 from farhand.web.pages.wording import duration, number, pretty, said, sentence, size
 
 from .fakes import T0, FakeServices, caller, make_run, signed_in
@@ -132,6 +132,16 @@ def test_the_way_to_the_root_depends_on_the_depth() -> None:
     [
         ({"state": "queued", "message": "gpu1 is busy"}, "Queued: gpu1 is busy."),
         ({"state": "running", "worker": "gpu1", "attempt": 2}, "Running on gpu1, attempt 2."),
+        ({"state": "running", "worker": "gpu1", "message": "running on gpu1"}, "Running on gpu1."),
+        (
+            {"state": "running", "worker": "gpu1", "message": "running on gpu1; fit waits for cuda"},
+            "Running on gpu1; fit waits for cuda.",
+        ),
+        (
+            {"state": "starting", "worker": "gpu1", "message": "handed to gpu1"},
+            "Starting on gpu1: handed to gpu1.",
+        ),
+        ({"state": "failed", "message": "long "}, "Failed: long."),
         ({"state": "completed", "message": "x"}, "Completed on server."),
         ({"state": "crashed", "reason": "worker_lost"}, "Crashed: worker lost."),
         ({"state": "cancelled", "reason": "cancelled", "message": ""}, "Cancelled."),
@@ -175,3 +185,29 @@ def test_a_chart_of_equal_or_odd_values_is_drawn_all_the_same() -> None:
     odd: Any = {"a": float("nan"), "b": "Infinity", "c": 1}
     assert [chart.name for chart in charts([MetricPoint(1, T0, odd, None)])] == ["c"]
     assert thin([(1.0, 1.0)]) == [(1.0, 1.0)]
+
+
+def test_a_list_that_fits_has_no_foot(app: Any) -> None:
+    assert 'class="foot"' not in signed_in(app).get("/").text
+
+
+def test_the_page_of_a_run_belongs_to_the_runs(app: Any) -> None:
+    assert 'href="../" aria-current="true">Runs' in signed_in(app).get("/runs/0run1").text
+
+
+def test_a_run_without_parameters_says_so(app: Any, services: FakeServices) -> None:
+    services.runs.items["0run1"] = make_run(params="{}")
+    assert "None was given" in signed_in(app).get("/runs/0run1").text
+
+
+def test_a_command_in_a_message_is_shown_as_one_and_nothing_else_of_it(app: Any) -> None:
+    assert marked("try `farhand <i>runs</i>`") == "try <code>farhand &lt;i&gt;runs&lt;/i&gt;</code>"
+    assert "`" not in signed_in(app).get("/runs/none").text
+
+
+def test_a_placed_call_that_waits_says_why_and_names_no_worker(app: Any, services: FakeServices) -> None:
+    services.runs.task_runs = [TaskRun("0run1", "k", 1, "fit", "queued", placed="j2")]
+    browser = signed_in(app)
+    text = browser.get("/runs/0run1/work").text
+    assert "waits for label gpu" in text
+    assert "server" not in text

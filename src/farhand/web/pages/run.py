@@ -139,6 +139,7 @@ async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
     return {
         "run": run,
         "tasks": page.items,
+        "waits": {task.key: why for task in page.items if (why := services.runs.why_waiting(task))},
         "more_tasks": tasks + TASKS if page.next else 0,
         "shown_tasks": tasks,
         "charts": charts(points),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
 from ...engine.tokens import Identity
@@ -41,8 +43,14 @@ def environment() -> Environment:
         pretty=wording.pretty,
         clock=wording.clock,
         said=wording.said,
+        marked=marked,
     )
     return env
+
+
+def marked(text: str) -> Markup:
+    """A message with what stands in backticks as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def root_of(path: str) -> str:

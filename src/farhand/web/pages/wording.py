@@ -96,14 +96,18 @@ def _member(value: object) -> str:
 def sentence(run: Run, attempts: list[Attempt]) -> str:
     """What state a run is in and why, as one sentence."""
     text = _STATES.get(run.state, run.state)
+    why = "" if run.state == "completed" else run.message or _words(run)
     if run.state in ("starting", "running", "completed"):
         text += f" on {run.worker}" if run.worker else ""
+        said_already = f"{run.state} on {run.worker}"
+        if why.startswith(said_already):
+            text, why = text + why.removeprefix(said_already), ""
         text += f", attempt {run.attempt}" if run.attempt > 1 else ""
-    why = "" if run.state == "completed" else run.message or _words(run)
     if why:
         text += f": {why}"
     if any(attempt.overlap_possible for attempt in attempts):
         text += " (an earlier attempt may have overlapped with a later one)"
+    text = text.rstrip()
     return text if text.endswith((".", ")", "!", "?", "…")) else f"{text}."
 
 
