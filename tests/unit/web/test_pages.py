@@ -134,8 +134,13 @@ def test_the_way_to_the_root_depends_on_the_depth() -> None:
         ({"state": "running", "worker": "gpu1", "attempt": 2}, "Running on gpu1, attempt 2."),
         ({"state": "running", "worker": "gpu1", "message": "running on gpu1"}, "Running on gpu1."),
         (
-            {"state": "running", "worker": "gpu1", "message": "running on gpu1; fit waits for cuda"},
-            "Running on gpu1; fit waits for cuda.",
+            {
+                "state": "running",
+                "worker": "box",
+                "message": "running on box; fit waits for gpu",
+                "attempt": 2,
+            },
+            "Running on box, attempt 2; fit waits for gpu.",
         ),
         (
             {"state": "starting", "worker": "gpu1", "message": "handed to gpu1"},

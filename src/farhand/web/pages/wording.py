@@ -99,10 +99,10 @@ def sentence(run: Run, attempts: list[Attempt]) -> str:
     why = "" if run.state == "completed" else run.message or _words(run)
     if run.state in ("starting", "running", "completed"):
         text += f" on {run.worker}" if run.worker else ""
+        text += f", attempt {run.attempt}" if run.attempt > 1 else ""
         said_already = f"{run.state} on {run.worker}"
         if why.startswith(said_already):
             text, why = text + why.removeprefix(said_already), ""
-        text += f", attempt {run.attempt}" if run.attempt > 1 else ""
     if why:
         text += f": {why}"
     if any(attempt.overlap_possible for attempt in attempts):
