@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import APIRouter, Depends
 
-from ..model import Flow
+from ..model import Flow, Page
 from .access import require
 from .asking import Asking
 from .views import JsonResponse, RunView, list_view, run_view
@@ -23,7 +23,7 @@ class Start:
     idempotency_key: str | None = None
 
 
-@router.get("/flows", response_model=list[Flow], dependencies=[Depends(require("read"))])
+@router.get("/flows", response_model=Page[Flow], dependencies=[Depends(require("read"))])
 async def list_flows(services: Asking) -> JsonResponse:
     """Every flow the server knows."""
     return JsonResponse(list_view(await services.flows.list()))

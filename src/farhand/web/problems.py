@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from ..errors import FarhandError
+from ..errors import FarhandError, InvalidParameters
 
 MEDIA_TYPE = "application/problem+json"
 _log = logging.getLogger(__name__)
@@ -47,8 +47,15 @@ def of_error(error: FarhandError) -> Response:
     if error.status == 500:
         return internal()
     headers = {"WWW-Authenticate": 'Bearer realm="farhand"'} if error.status == 401 else None
-    details = {"details": error.details} if error.details else {}
-    return problem(error.status, error.code, str(error), headers, **details)
+    return problem(error.status, error.code, str(error), headers, **_more(error))
+
+
+def _more(error: FarhandError) -> dict[str, Any]:
+    """What a problem says beyond its sentence: the field at fault, as every 422 does, or details."""
+    field = error.details.get("field")
+    if isinstance(error, InvalidParameters) and field:
+        return {"errors": [{"field": field, "message": str(error).removeprefix(f"{field}: ")}]}
+    return {"details": error.details} if error.details else {}
 
 
 def internal() -> Response:

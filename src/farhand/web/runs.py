@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Query
 
 from ..lifecycle import RUN
-from ..model import Artifact, Attempt
+from ..model import Artifact, Attempt, Event, LogLine, MetricPoint, Page
 from .access import require
 from .asking import Asking
 from .paging import After, Cursor, Limit
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 READ = [Depends(require("read"))]
 
 
-@router.get("", dependencies=READ)
+@router.get("", response_model=Page[RunView], dependencies=READ)
 async def list_runs(
     services: Asking,
     limit: Limit = 50,
@@ -48,9 +48,9 @@ async def cancel_run(id: str, services: Asking) -> JsonResponse:
     return JsonResponse(run_view(await services.runs.cancel(run.id)), status_code=202)
 
 
-@router.get("/{id}/attempts", response_model=list[Attempt], dependencies=READ)
+@router.get("/{id}/attempts", response_model=Page[Attempt], dependencies=READ)
 async def run_attempts(id: str, services: Asking) -> JsonResponse:
-    """Every hand-off of the run's jobs to a worker."""
+    """Every hand-off of the run to a worker."""
     run = await services.runs.get(id)
     return JsonResponse(list_view(await services.runs.attempts(run.id)))
 
@@ -65,28 +65,28 @@ async def run_tasks(id: str, services: Asking, after: After = 0, limit: Limit = 
     )
 
 
-@router.get("/{id}/logs", dependencies=READ)
+@router.get("/{id}/logs", response_model=Page[LogLine], dependencies=READ)
 async def run_logs(id: str, services: Asking, after: After = 0, limit: Limit = 1000) -> JsonResponse:
     """Lines of the run's log; ask again with the number of the last one for those that follow."""
     run = await services.runs.get(id)
     return JsonResponse(page_view(await services.runs.logs(run.id, after, limit)))
 
 
-@router.get("/{id}/metrics", dependencies=READ)
+@router.get("/{id}/metrics", response_model=Page[MetricPoint], dependencies=READ)
 async def run_metrics(id: str, services: Asking, after: After = 0, limit: Limit = 1000) -> JsonResponse:
     """Points of the run's numeric series."""
     run = await services.runs.get(id)
     return JsonResponse(page_view(await services.runs.metrics(run.id, after, limit)))
 
 
-@router.get("/{id}/events", dependencies=READ)
+@router.get("/{id}/events", response_model=Page[Event], dependencies=READ)
 async def run_events(id: str, services: Asking, after: After = 0, limit: Limit = 200) -> JsonResponse:
     """What happened to the run, from the event log."""
     run = await services.runs.get(id)
     return JsonResponse(page_view(await services.runs.events(after, limit, run.id)))
 
 
-@router.get("/{id}/artifacts", response_model=list[Artifact], dependencies=READ)
+@router.get("/{id}/artifacts", response_model=Page[Artifact], dependencies=READ)
 async def run_artifacts(id: str, services: Asking) -> JsonResponse:
     """The files the run saved."""
     run = await services.runs.get(id)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
-from ..model import NAME_PATTERN, Token
+from ..model import NAME_PATTERN, Page, Token
 from .access import Sessions, require
 from .asking import Asking
 from .views import JsonResponse, list_view
@@ -55,7 +55,7 @@ async def create_token(new: NewToken, services: Asking) -> JsonResponse:
     return JsonResponse(minted, status_code=201)
 
 
-@router.get("/workers/tokens", response_model=list[Token], dependencies=TOKENS)
+@router.get("/workers/tokens", response_model=Page[Token], dependencies=TOKENS)
 async def list_tokens(services: Asking) -> JsonResponse:
     """Every token that was minted; never the secrets themselves."""
     return JsonResponse(list_view(await services.tokens.list()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends
 from starlette.responses import FileResponse
 
-from ..model import Worker
+from ..model import Page, Worker
 from .access import require
 from .asking import Asking
 from .views import JsonResponse, list_view
@@ -13,7 +13,7 @@ from .views import JsonResponse, list_view
 router = APIRouter(prefix="/workers", tags=["workers"])
 
 
-@router.get("", response_model=list[Worker], dependencies=[Depends(require("read"))])
+@router.get("", response_model=Page[Worker], dependencies=[Depends(require("read"))])
 async def list_workers(services: Asking) -> JsonResponse:
     """Every worker the server remembers."""
     return JsonResponse(list_view(await services.workers.list()))

@@ -80,7 +80,7 @@ class FakeRuns:
         if flow != "train":
             raise NotFound(f"there is no flow {flow!r}")
         if set(params) - {"lr"}:
-            raise InvalidParameters("depth: the flow has no such parameter")
+            raise InvalidParameters("depth: the flow has no such parameter", field="depth")
         run = Run(f"0new{len(self.items)}", flow, "queued", "", "", "{}", T0, idempotency_key=idempotency_key)
         self.items[run.id] = run
         return run

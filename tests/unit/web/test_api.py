@@ -29,6 +29,7 @@ def test_a_parameter_that_does_not_fit_is_named(client: TestClient) -> None:
     answer = client.post("/api/v1/flows/train/runs", json={"params": {"depth": 1}})
     assert problem_of(answer) == (422, "invalid_parameters")
     assert answer.json()["detail"].startswith("depth")
+    assert [error["field"] for error in answer.json()["errors"]] == ["depth"]
 
 
 @pytest.mark.parametrize(
@@ -258,3 +259,18 @@ def test_an_image_is_shown_in_a_sandbox_and_the_rest_is_saved(app: Any, services
     assert saved["content-type"] == "application/octet-stream"
     assert saved["content-disposition"] == 'attachment; filename="page.html"'
     assert client.get("/runs/0run1/artifacts/3").status_code == 404
+
+
+def test_every_list_is_described_as_it_is_answered(client: TestClient) -> None:
+    described = client.get("/api/v1/openapi.json").json()
+    checked = 0
+    for path, methods in described["paths"].items():
+        content = methods.get("get", {}).get("responses", {}).get("200", {}).get("content", {})
+        schema = content.get("application/json", {}).get("schema", {})
+        name = schema.get("$ref", "").rpartition("/")[2]
+        assert schema.get("type") != "array", path
+        if name.startswith("Page_"):
+            checked += 1
+            answer = client.get(path.replace("{id}", "0run1")).json()
+            assert set(described["components"]["schemas"][name]["properties"]) == set(answer)
+    assert checked >= 9
