@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -17,9 +16,10 @@ from typing import Any
 
 import httpx2
 
+from farhand.gateway.local import holder
 from farhand_worker.protocol import Times
 
-from .processes import alive, carrying, descendants, kill_tree, signal_all
+from .processes import carrying, descendants, kill_tree, signal_all
 from .waiting import eventually
 
 PROJECT = Path(__file__).parent / "project"
@@ -222,10 +222,7 @@ class Deployment:
         return pids
 
     def _local_pid(self) -> int | None:
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-            pid = int(json.loads((self.home / "local" / "lock").read_text())["pid"])
-            return pid if alive(pid) else None
-        return None
+        return holder(self.home / "local")
 
     @property
     def local_pid(self) -> int:

@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Set, Tuple
 
 PR_SET_CHILD_SUBREAPER = 36
 _OURS = "farhand-"
+_SIGNALS = tuple(int(number) for number in signal.valid_signals())
 _ROUNDS = 200
 _ROUND_S = 0.005
 _THREADS_S = 0.2
@@ -25,7 +26,7 @@ class Snapshot:
         self._cwd = _cwd()
         self._environ = dict(os.environ)
         self._umask = _umask()
-        self._signals = {number: signal.getsignal(number) for number in signal.valid_signals()}
+        self._signals = {number: signal.getsignal(number) for number in _SIGNALS}
         self._path = list(sys.path)
         self._argv = list(sys.argv)
         self._hooks = (sys.excepthook, threading.excepthook)
@@ -91,6 +92,8 @@ def become_subreaper() -> None:
 def end_descendants() -> bool:
     """Kill every descendant and reap it; False when some are still there."""
     for _ in range(_ROUNDS):
+        if _has_no_children():
+            return True
         found = descendants(os.getpid())
         for pid in found:
             try:
@@ -101,6 +104,15 @@ def end_descendants() -> bool:
         if not found:
             return True
         time.sleep(_ROUND_S)
+    return False
+
+
+def _has_no_children() -> bool:
+    """Whether there is not even a dead child; a subreaper without one has no descendants at all."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return sys.platform.startswith("linux")
     return False
 
 

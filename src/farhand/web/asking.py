@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from ..engine.services import Services
 
 
-def services_of(request: Request) -> Services:
+async def services_of(request: Request) -> Services:
     """The services of the application that serves ``request``."""
     return request.app.state.services
 

@@ -24,6 +24,9 @@ IDLE_S = 60.0
 READY_S = 60.0
 """How long an engine may take to begin, before any user code is loaded."""
 
+SUCCESSOR_AHEAD = 20
+"""An engine's successor is started this many jobs before its last, so that no job waits for it."""
+
 _QUIT_S = 5.0
 _READ_BYTES = 64 * 1024
 _DRAIN_BYTES_MAX = 4 * 1024 * 1024
@@ -72,9 +75,10 @@ class Occupant(Protocol):
 class Engine:
     """One engine process: its channel, its output pipe and whoever uses it now."""
 
-    def __init__(self, identity: str, key: Key) -> None:
+    def __init__(self, identity: str, key: Key, runtime: Path) -> None:
         self.id = identity
         self.key = key
+        self.runtime = runtime
         self.pid: Optional[int] = None
         self.jobs = 0
         self.end: Optional[Ended] = None
@@ -156,6 +160,7 @@ class Pool:
         self._idle_max = idle_max
         self._count = 0
         self._idle: List[Engine] = []
+        self._starting: Optional[asyncio.Future[None]] = None
         self.engines: Dict[str, Engine] = {}
         self.warden: Optional[WardenLink] = None
         self._handlers: Dict[str, Callable[[Engine, Dict[str, Any]], None]] = {
@@ -167,7 +172,8 @@ class Pool:
         """An engine for ``key`` that is ready and reports to ``occupant``; look at its ``end``."""
         engine = self._warm(key)
         if engine is None:
-            engine = await self._spawn(key, runtime, occupant)
+            engine = await self._spawn(key, runtime)
+            engine.occupant = occupant
             engine.timer = asyncio.get_running_loop().call_later(READY_S, self.kill, engine)
             try:
                 await asyncio.shield(engine.ready)
@@ -188,10 +194,15 @@ class Pool:
         if retire or engine.jobs >= JOBS_MAX:
             self._retire(engine)
             return
-        self._idle.append(engine)
-        engine.timer = asyncio.get_running_loop().call_later(IDLE_S, self._retire, engine)
+        self._keep_warm(engine)
         while len(self._idle) > self._idle_max:
             self._retire(self._idle[0])
+        if engine.jobs == JOBS_MAX - SUCCESSOR_AHEAD:
+            self._starting = asyncio.ensure_future(self._start_successor(engine))
+
+    def _keep_warm(self, engine: Engine) -> None:
+        self._idle.append(engine)
+        engine.timer = asyncio.get_running_loop().call_later(IDLE_S, self._retire, engine)
 
     def kill(self, engine: Engine) -> None:
         """Kill the engine's whole tree; its occupant hears of the end."""
@@ -230,10 +241,16 @@ class Pool:
                 return engine
         return None
 
-    async def _spawn(self, key: Key, runtime: Path, occupant: Occupant) -> Engine:
+    async def _start_successor(self, engine: Engine) -> None:
+        """Have the next engine of this kind ready by the time this one retires."""
+        successor = await self._spawn(engine.key, engine.runtime)
+        await successor.ready
+        if successor.end is None:
+            self._keep_warm(successor)
+
+    async def _spawn(self, key: Key, runtime: Path) -> Engine:
         self._count += 1
-        engine = Engine(self._state.engine_id(self._count), key)
-        engine.occupant = occupant
+        engine = Engine(self._state.engine_id(self._count), key, runtime)
         self.engines[engine.id] = engine
         near, far = socket.socketpair()
         near.setblocking(False)
