@@ -6,11 +6,12 @@ import fcntl
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from ..errors import FarhandError, Unreachable
+from ..errors import FarhandError, Refused, Unreachable
 from .home import home_of
 from .options import home_option
 
@@ -36,21 +37,47 @@ def stop(home: Path | None, timeout_s: float) -> None:
     pid = owner(place)
     if pid is None:
         raise Unreachable(f"no server runs on {place}; name another home with --home")
-    os.kill(pid, signal.SIGTERM)
+    ended = _watch(pid)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError as error:
+        raise Refused(f"process {pid} belongs to somebody else; be the user who started it") from error
+    except ProcessLookupError:
+        pass  # it has just ended by itself
     deadline = time.monotonic() + timeout_s
-    while owner(place) == pid:
+    while owner(place) == pid or not ended():
         if time.monotonic() > deadline:
             raise FarhandError(f"process {pid} was told to stop and still runs after {timeout_s:.0f} s")
         time.sleep(_LOOK_S)
     click.echo(f"the server of {place} has stopped")
 
 
+def _watch(pid: int) -> Callable[[], bool]:
+    """A question to ask again: has the process ended? One that only waits to be reaped has."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        return lambda: True
+
+    def ended() -> bool:
+        try:
+            return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
+    return ended
+
+
 def owner(home: Path) -> int | None:
     """The process that holds the home's lock; None when it is free."""
     try:
         descriptor = os.open(home / "store.lock", os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise Refused(f"{home} cannot be looked into ({error.strerror}); be the user who owns it") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:

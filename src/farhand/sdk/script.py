@@ -135,7 +135,8 @@ def _recorder(step: Step[Any], run_id: str, arguments: Dict[str, Any]) -> Record
     try:
         return Journal(home(), run_id, _first_record(step, run_id, arguments))
     except OSError as error:
-        warn(f"this run is not recorded, its home cannot be written: {error}")
+        why = error.strerror or error
+        warn(f"this run is not recorded: {home()} cannot be written ({why}); set FARHAND_HOME elsewhere")
         return Recorder()
 
 

@@ -155,6 +155,63 @@ def test_stopping_asks_the_process_that_holds_the_lock_and_waits(call: Call, hom
     assert owner(home) is None
 
 
+def test_stopping_waits_for_the_process_and_not_only_for_its_lock(call: Call, home: Path) -> None:
+    script = (
+        "import fcntl, os, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: os.close(fd))\n"
+        "fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)\n"
+        "fcntl.flock(fd, fcntl.LOCK_EX)\n"
+        "os.write(fd, str(os.getpid()).encode())\n"
+        "print('held', flush=True)\n"
+        "signal.pause()\n"
+        "sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(home / "store.lock")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert holder.stdout.readline() == "held\n"
+        slow = call("stop", "--timeout", "1")
+        assert (slow.exit_code, "still runs after 1 s" in slow.stderr) == (1, True)
+        assert owner(home) is None
+        holder.stdin.close()
+
+
+def test_the_server_of_another_user_is_refused(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    descriptor = os.open(home / "store.lock", os.O_RDWR | os.O_CREAT)
+    os.write(descriptor, b"1\n")
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    monkeypatch.setattr(os, "kill", kill)
+    done = call("stop")
+    os.close(descriptor)
+    assert (done.exit_code, done.stderr) == (
+        3,
+        "farhand: process 1 belongs to somebody else; be the user who started it\n",
+    )
+
+
+def test_a_home_that_may_not_be_looked_into_is_refused(
+    call: Call, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    done = call("stop")
+    monkeypatch.undo()
+    assert (done.exit_code, "cannot be looked into (Permission denied)" in done.stderr) == (3, True)
+
+
 def test_a_lock_file_that_nobody_holds_names_nobody(home: Path) -> None:
     descriptor = os.open(home / "store.lock", os.O_RDWR | os.O_CREAT)
     os.write(descriptor, b"1\n")

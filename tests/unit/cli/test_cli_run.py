@@ -143,3 +143,13 @@ def test_a_directory_is_told_from_a_file(file: Path) -> None:
     done = run(file, ".")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "is a directory; name a Python file in it" in done.stderr
+
+
+def test_a_home_that_cannot_be_written_costs_one_line(file: Path) -> None:
+    (file.parent / "home").mkdir()
+    (file.parent / "home" / "inbox").write_text("")
+    done = run(file, "one.py")
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert done.stderr.count("this run is not recorded") == 1
+    assert "set FARHAND_HOME" in done.stderr
+    assert "Errno" not in done.stderr
