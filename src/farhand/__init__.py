@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .sdk import current_run, emit, flow, get_logger, load_artifact, save_artifact, task
+    from .sdk import current_run, emit, exponential, flow, get_logger, load_artifact, save_artifact, task
 
-__all__ = ["current_run", "emit", "flow", "get_logger", "load_artifact", "save_artifact", "task"]
+__all__ = [
+    "current_run",
+    "emit",
+    "exponential",
+    "flow",
+    "get_logger",
+    "load_artifact",
+    "save_artifact",
+    "task",
+]
 
 
 def __getattr__(name: str) -> Any:

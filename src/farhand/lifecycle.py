@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .errors import IllegalTransition
+from .model import AT_ONCE, RetryDelay
+from .retrying import retry_delay_s
 
 Table = Mapping[str, frozenset[str]]
 
@@ -108,11 +110,15 @@ def diagram(table: Table) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What counts when an attempt ends: the job's budget, what it has used, and what was asked of it."""
+    """What counts when an attempt ends: the job's budget, what it has used, and what was asked of it.
+
+    ``draw`` (0 to 1) is the chance in a retry delay's jitter, drawn by the caller.
+    """
 
     retries: int = 0
     retries_used: int = 0
-    retry_delay_s: float = 0.0
+    retry_delay: RetryDelay = AT_ONCE
+    draw: float = 0.5
     crash_retries: int = 3
     crashes: int = 0
     handoffs_failed: int = 0
@@ -125,13 +131,14 @@ class Ending:
     """How an attempt ended.
 
     ``state``: completed, failed or cancelled when user code ended; crashed (the engine died), timeout,
-    stopped (drain, server stop, preemption), not_started (the hand-off failed) or lost (the lease ran
-    out, the worker went away) when it did not.
+    silence, stopped (drain, server stop, preemption), not_started (the hand-off failed) or lost (the lease
+    ran out, the worker went away) when it did not. A failure may be one that no retry changes.
     """
 
     state: str
     reason: str = ""
     message: str = ""
+    retryable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +161,7 @@ class Verdict:
 
 HANDOFF_DELAY_S_MAX = 60.0
 _HANDOFF_DELAY_S = 0.25
+_LIMITS = ("timeout", "silence")
 
 
 def conclude(standing: Standing, ending: Ending) -> Verdict:
@@ -162,7 +170,7 @@ def conclude(standing: Standing, ending: Ending) -> Verdict:
         return _end(standing, "completed", ending.reason or "completed", ending.message)
     if standing.cancelling:
         return _end(standing, "cancelled", "cancelled", ending.message or "cancelled on request")
-    if ending.state in ("failed", "timeout"):
+    if ending.state in ("failed", *_LIMITS):
         return _after_failure(standing, ending)
     if ending.state == "cancelled":
         return _end(standing, "cancelled", ending.reason or "cancelled", ending.message)
@@ -183,16 +191,23 @@ def _end(standing: Standing, state: str, reason: str, message: str) -> Verdict:
 
 
 def _after_failure(standing: Standing, ending: Ending) -> Verdict:
-    reason = "timeout" if ending.state == "timeout" else ending.reason or "exception"
-    if standing.retries_used >= standing.retries:
+    reason = ending.state if ending.state in _LIMITS else ending.reason or "exception"
+    if standing.retries_used >= standing.retries or not ending.retryable:
         return _end(standing, "failed", reason, ending.message)
     return Verdict(
         "queued",
         "retrying",
         f"retry {standing.retries_used + 1} of {standing.retries} after: {ending.message}",
-        delay_s=standing.retry_delay_s,
+        delay_s=_retry_delay_s(standing),
         retries_used=standing.retries_used + 1,
         crashes=standing.crashes,
+    )
+
+
+def _retry_delay_s(standing: Standing) -> float:
+    delay = standing.retry_delay
+    return retry_delay_s(
+        delay.seconds, standing.retries_used + 1, delay.factor, delay.cap_s, delay.jitter, standing.draw
     )
 
 

@@ -28,14 +28,46 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class RetryDelay:
+    """Delays before retries: ``seconds`` first, then the last of them times ``factor``, up to ``cap_s``.
+
+    ``jitter`` is the share by which each may differ.
+    """
+
+    seconds: tuple[float, ...] = (0.0,)
+    factor: float = 1.0
+    cap_s: float | None = None
+    jitter: float = 0.0
+
+
+AT_ONCE = RetryDelay()
+"""No delay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """What a flow has called when a run ends in ``state``; ``index`` tells those of one state apart."""
+
+    state: str
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobSettings:
     """What a flow or task was decorated with, as far as the queue and the agent need it."""
 
     retries: int = 0
-    retry_delay_s: float = 0.0
+    retry_delay: RetryDelay = AT_ONCE
     crash_retries: int = 3
     timeout_s: float | None = None
+    silence_timeout_s: float | None = None
     strict_lease: bool = False
+    isolated: bool = False
+    priority: int | None = None
+    max_concurrent: int | None = None
+    secrets: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +85,7 @@ class Flow:
     fingerprint: str
     present: bool = True
     updated_at: float = 0.0
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

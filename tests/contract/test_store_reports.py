@@ -7,6 +7,7 @@ import math
 import pytest
 
 from farhand.errors import StaleLease
+from farhand.model import RetryDelay
 from farhand_worker import protocol
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +132,7 @@ async def test_an_end_that_there_is_not_is_refused(story, event):
 
 
 async def test_an_exception_with_retries_is_queued_again_later_but_as_old_as_it_was(story):
-    leased = await story.running(retries=1, retry_delay_s=30.0)
+    leased = await story.running(retries=1, retry_delay=RetryDelay((30.0,)))
     recorded = await story.report(leased, story.result("failed", message="boom"))
     [job] = recorded.changes.enqueued
     assert (job.state, job.retries_used, job.lease, job.worker) == ("queued", 1, None, None)

@@ -27,6 +27,7 @@ from farhand.lifecycle import (
     may_advance,
     terminal_states,
 )
+from farhand.model import RetryDelay
 
 INITIAL = {"run": RUN_INITIAL, "job": frozenset({"queued"}), "task": frozenset({"queued"})}
 ENDINGS = ("completed", "failed", "timeout", "cancelled", "crashed", "stopped", "not_started", "lost")
@@ -38,7 +39,7 @@ def standings(cancelling: bool | None = None) -> st.SearchStrategy[Standing]:
         Standing,
         retries=st.just(2),
         retries_used=st.integers(0, 2),
-        retry_delay_s=st.just(5.0),
+        retry_delay=st.just(RetryDelay((5.0,))),
         crash_retries=st.just(3),
         crashes=st.integers(0, 3),
         handoffs_failed=st.integers(0, 40),
@@ -204,7 +205,7 @@ def test_a_cancelling_attempt_ends_cancelled_and_is_never_queued_again(
 
 
 def test_an_exception_is_retried_as_often_as_was_paid_for_and_no_more() -> None:
-    standing = Standing(retries=2, retry_delay_s=7.0, started=True)
+    standing = Standing(retries=2, retry_delay=RetryDelay((7.0,)), started=True)
     for used in (1, 2):
         verdict = conclude(standing, Ending("failed", message="ValueError: no"))
         assert (verdict.state, verdict.reason, verdict.retries_used) == ("queued", "retrying", used)

@@ -44,6 +44,7 @@ class Found:
     ask: Ask
     settings: JobSettings
     file: str
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,7 @@ class Flows:
                 bundle=digest,
                 fingerprint=fingerprint,
                 updated_at=now,
+                tags=found.tags,
             )
             for found in usable
         ]

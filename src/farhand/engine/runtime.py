@@ -17,9 +17,11 @@ _WORKER = Path(farhand_worker.__file__).resolve().parent
 def _files() -> Iterator[tuple[str, Path]]:
     yield "farhand/__init__.py", _FARHAND / "__init__.py"
     yield "farhand/errors.py", _FARHAND / "errors.py"
+    yield "farhand/retrying.py", _FARHAND / "retrying.py"
     for path in (_FARHAND / "sdk").rglob("*.py"):
         yield f"farhand/{path.relative_to(_FARHAND).as_posix()}", path
     yield "farhand_worker/__init__.py", _WORKER / "__init__.py"
+    yield "farhand_worker/masking.py", _WORKER / "masking.py"
     yield "farhand_worker/protocol.py", _WORKER / "protocol.py"
 
 

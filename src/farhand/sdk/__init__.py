@@ -15,6 +15,7 @@ from .flows import Flow, flow
 from .futures import Future, Futures
 from .metrics import emit
 from .references import ArtifactRef
+from .retries import exponential
 from .tasks import Task, task
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ __all__ = [
     "Task",
     "current_run",
     "emit",
+    "exponential",
     "flow",
     "get_logger",
     "load_artifact",

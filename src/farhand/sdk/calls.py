@@ -202,16 +202,24 @@ def _attempted(made: Call, attempts: List[int], began: float, future: Optional[F
             work: Callable[[], Any] = lambda: step.function(*made.args, **made.kwargs)  # noqa: E731
             return deadline.run(work, made.run.grace_s, give_up)
         except Exception as error:  # any exception of user code is a failed attempt
-            if attempts[0] > options.retries or made.run.cancelled is not None or is_of_an_outer_call(error):
+            if not _worth_another(made, error, attempts[0]):
                 raise
-            _announce_retry(made, error, attempts[0])
-            time.sleep(options.retry_delay_s)
+            delay_s = options.retry_delay.delay_s(attempts[0])
+            _announce_retry(made, error, attempts[0], delay_s)
+            time.sleep(delay_s)
             made.run.check()
 
 
-def _announce_retry(made: Call, error: Exception, attempt: int) -> None:
+def _worth_another(made: Call, error: Exception, attempt: int) -> bool:
     options = made.step.options
-    again = f"in {options.retry_delay_s:g} s" if options.retry_delay_s else "at once"
+    if attempt > options.retries or made.run.cancelled is not None or is_of_an_outer_call(error):
+        return False
+    return options.retry_on.allows(error)
+
+
+def _announce_retry(made: Call, error: Exception, attempt: int, delay_s: float) -> None:
+    options = made.step.options
+    again = f"in {delay_s:.3g} s" if delay_s else "at once"
     text = f"{made.step.name}: attempt {attempt} of {options.retries + 1} failed, again {again}"
     made.run.log(f"{text}: {encoding.summary_of(error)}", "warning", made.key)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, Callable, Generic, Optional, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Generic, Optional, TypeVar, Union, overload
 
 from farhand.errors import Usage
 
 from . import calls
 from .context import current
-from .options import NAME, Duration, Labels, Options, refuse_unknown
+from .hooks import HookOrHooks, Hooks
+from .options import NAME, Labels, Names, Options, refuse_unknown
 from .parameters import Parameters
+from .retries import Delay, Duration, RetryOn
 from .script import run_script
-from .steps import Step
+from .steps import Step, declared_by
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,7 +30,12 @@ class Flow(Step[F], Generic[F]):
     word = "flow"
 
     def __init__(
-        self, function: F, name: Optional[str], description: Optional[str], options: Options
+        self,
+        function: F,
+        name: Optional[str],
+        description: Optional[str],
+        options: Options,
+        hooks: Optional[Hooks] = None,
     ) -> None:
         super().__init__(function, name, options)
         if not NAME.fullmatch(self.name):
@@ -36,6 +43,7 @@ class Flow(Step[F], Generic[F]):
                 raise Usage(f"the name of a flow matches {NAME.pattern}")
             self.name = re.sub(r"[^a-z0-9._-]", "", self.name.lower()).lstrip("._-")[:63] or "flow"
         self.description = description or (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
+        self.hooks = hooks or Hooks()
         self._parameters: Optional[Parameters] = None
 
     @property
@@ -44,6 +52,14 @@ class Flow(Step[F], Generic[F]):
         if self._parameters is None:
             self._parameters = Parameters(self.function, self.signature)
         return self._parameters
+
+    def settings(self) -> Dict[str, Any]:
+        """What the queue and the agent need to know: the options, the hooks, the secrets of all it calls."""
+        return {
+            **self.options.settings(),
+            "secrets": declared_by(self),
+            "hooks": self.hooks.described(),
+        }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self.parameters.bind(args, kwargs)
@@ -62,14 +78,25 @@ def flow(
     *,
     name: Optional[str] = None,
     description: Optional[str] = None,
+    tags: Names = None,
     retries: int = 0,
-    retry_delay: Duration = 0,
+    retry_delay: Delay = 0,
+    retry_on: RetryOn = None,
     crash_retries: int = 3,
     timeout: Optional[Duration] = None,
+    silence_timeout: Optional[Duration] = None,
+    priority: Optional[int] = None,
+    max_concurrent: Optional[int] = None,
     runs_on: str = "any",
     device: Labels = None,
     device_policy: str = "require",
+    isolated: bool = False,
     strict_lease: bool = False,
+    secrets: Names = None,
+    on_completed: HookOrHooks = None,
+    on_failed: HookOrHooks = None,
+    on_cancelled: HookOrHooks = None,
+    on_crashed: HookOrHooks = None,
 ) -> Callable[[F], Flow[F]]: ...
 
 
@@ -79,29 +106,27 @@ def flow(
     *,
     name: Optional[str] = None,
     description: Optional[str] = None,
-    retries: int = 0,
-    retry_delay: Duration = 0,
-    crash_retries: int = 3,
-    timeout: Optional[Duration] = None,
-    runs_on: str = "any",
-    device: Labels = None,
-    device_policy: str = "require",
-    strict_lease: bool = False,
-    **unknown: Any,
+    on_completed: HookOrHooks = None,
+    on_failed: HookOrHooks = None,
+    on_cancelled: HookOrHooks = None,
+    on_crashed: HookOrHooks = None,
+    **given: Any,
 ) -> Union[Flow[F], Callable[[F], Flow[F]]]:
     """Make a flow of a function. Durations are seconds or text such as ``"2h"``.
 
-    ``retries`` pays for exceptions, ``crash_retries`` for engines that died. ``device`` (a label or a list,
-    all required) and ``runs_on`` (any, server, worker, a worker's name) say where the run may go.
+    ``retries`` pays for exceptions (those that ``retry_on`` names, or all), ``crash_retries`` for engines
+    that died. ``timeout`` limits the time, ``silence_timeout`` the time without a line, a metric or a task.
+    ``device`` (a label or a list, all required) and ``runs_on`` (any, server, worker, a worker's name) say
+    where the run may go, ``priority`` how soon, ``max_concurrent`` beside how many others of its kind.
+    ``isolated`` gives it a process of its own. The hooks are called with a summary of the run at its end.
     """
-    refuse_unknown("flow", unknown)
-    options = Options(
-        retries, retry_delay, crash_retries, timeout, runs_on, device, device_policy, strict_lease
-    )
+    refuse_unknown("flow", given)
+    options = Options(**given)
+    hooks = Hooks(completed=on_completed, failed=on_failed, cancelled=on_cancelled, crashed=on_crashed)
     if function is not None:
-        return Flow(function, name, description, options)
+        return Flow(function, name, description, options, hooks)
 
     def decorate(decorated: F) -> Flow[F]:
-        return Flow(decorated, name, description, options)
+        return Flow(decorated, name, description, options, hooks)
 
     return decorate

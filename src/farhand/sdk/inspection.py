@@ -58,7 +58,8 @@ def _described(flow: Flow[Any], file: str) -> Document:
         "description": flow.description,
         "schema": flow.parameters.schema(),
         "ask": flow.options.ask(),
-        "settings": flow.options.settings(),
+        "settings": flow.settings(),
+        "tags": flow.options.tags,
         "file": file,
     }
 

@@ -7,15 +7,15 @@ from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Union
 
 from farhand.errors import NotSupported, Usage
 
-from .durations import seconds
-
-Duration = Union[int, float, str]
-"""Seconds, or text with a unit: ``"500ms"``, ``"30s"``, ``"5m"``, ``"2h"``, ``"1d"``."""
+from .retries import Condition, Delay, Duration, RetryOn, backoff, duration
 
 Labels = Union[str, Sequence[str], None]
+Names = Union[str, Sequence[str], None]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 POLICIES = ("require", "prefer")
+PRIORITY_MAX = 1000
 
 _LATER: FrozenSet[str] = frozenset(
     [
@@ -25,56 +25,64 @@ _LATER: FrozenSet[str] = frozenset(
         "env",
         "flavor",
         "gpus",
-        "isolated",
         "limits",
         "locks",
-        "on_failure",
-        "priority",
         "processes",
         "ram",
         "requires_python",
-        "retry_jitter",
-        "retry_on",
         "schedule",
-        "secrets",
-        "silence_timeout",
-        "tags",
         "triggers",
     ]
 )
 
 
 class Options:
-    """The settings of a flow or task. Times in seconds; no timeout is None."""
+    """The settings of a flow or task. Times in seconds; no limit is None."""
 
     __slots__ = (
         "crash_retries",
+        "isolated",
         "labels",
+        "max_concurrent",
         "policy",
+        "priority",
         "retries",
-        "retry_delay_s",
+        "retry_delay",
+        "retry_on",
         "runs_on",
+        "secrets",
+        "silence_timeout_s",
         "strict_lease",
+        "tags",
         "timeout_s",
     )
 
     def __init__(
         self,
+        *,
         retries: int = 0,
-        retry_delay: Duration = 0.0,
+        retry_delay: Delay = 0.0,
+        retry_on: RetryOn = None,
         crash_retries: int = 3,
         timeout: Optional[Duration] = None,
+        silence_timeout: Optional[Duration] = None,
+        priority: Optional[int] = None,
         runs_on: str = "any",
         device: Labels = None,
         device_policy: str = "require",
         strict_lease: bool = False,
+        isolated: bool = False,
+        secrets: Names = None,
+        tags: Names = None,
+        max_concurrent: Optional[int] = None,
     ) -> None:
         self.retries = _count("retries", retries)
-        self.retry_delay_s = _duration("retry_delay", retry_delay)
+        self.retry_delay = backoff(retry_delay)
+        self.retry_on = Condition(retry_on)
         self.crash_retries = _count("crash_retries", crash_retries)
-        self.timeout_s = None if timeout is None else _duration("timeout", timeout)
-        if self.timeout_s is not None and self.timeout_s <= 0:
-            raise Usage("timeout must be more than nothing; leave it out for no limit")
+        self.timeout_s = _limit("timeout", timeout)
+        self.silence_timeout_s = _limit("silence_timeout", silence_timeout)
+        self.priority = _priority(priority)
         self.runs_on = _name("runs_on", runs_on)
         names = [device] if isinstance(device, str) else list(device or ())
         self.labels: List[str] = [_label(name) for name in names]
@@ -82,6 +90,12 @@ class Options:
             raise Usage(f"device_policy must be one of {', '.join(POLICIES)}")
         self.policy = device_policy
         self.strict_lease = bool(strict_lease)
+        self.isolated = bool(isolated)
+        self.secrets = _names("secrets", secrets, SECRET_NAME)
+        self.tags = _names("tags", tags, NAME)
+        self.max_concurrent = None if max_concurrent is None else _count("max_concurrent", max_concurrent)
+        if self.max_concurrent == 0:
+            raise Usage("max_concurrent must be at least 1; leave it out for no limit")
 
     @property
     def places(self) -> bool:
@@ -96,32 +110,75 @@ class Options:
         """What the queue and the agent need to know."""
         return {
             "retries": self.retries,
-            "retry_delay_s": self.retry_delay_s,
+            "retry_delay": self.retry_delay.described(),
             "crash_retries": self.crash_retries,
             "timeout_s": self.timeout_s,
+            "silence_timeout_s": self.silence_timeout_s,
             "strict_lease": self.strict_lease,
+            "isolated": self.isolated,
+            "priority": self.priority,
+            "max_concurrent": self.max_concurrent,
+            "secrets": self.secrets,
         }
 
 
-def refuse_unknown(decorator: str, unknown: Dict[str, Any]) -> None:
+_EVERYWHERE = (
+    "retries retry_delay retry_on crash_retries timeout silence_timeout priority runs_on device device_policy"
+    " strict_lease isolated secrets"
+)
+ACCEPTED: Dict[str, FrozenSet[str]] = {
+    "flow": frozenset(f"{_EVERYWHERE} tags max_concurrent".split()),
+    "task": frozenset(_EVERYWHERE.split()),
+}
+"""Decorator → the names it passes to `Options`."""
+
+
+def refuse_unknown(decorator: str, given: Dict[str, Any]) -> None:
     """Refuse parameters that are not accepted: `NotSupported`, or TypeError when there is no such thing."""
-    for name in unknown:
+    for name in given:
+        if name in ACCEPTED[decorator]:
+            continue
         if name in _LATER:
             raise NotSupported(f"@{decorator}({name}=…) is not supported yet; leave it out")
         raise TypeError(f"@{decorator} has no parameter {name!r}")
 
 
-def _duration(name: str, value: Duration) -> float:
-    try:
-        return seconds(value)
-    except ValueError as error:
-        raise Usage(f"{name} {error}") from None
+def refuse_without_place(options: Options) -> None:
+    """Refuse what only a task with a machine of its own can have. Raises `Usage`."""
+    for name, given in (("priority", options.priority is not None), ("isolated", options.isolated)):
+        if given and not options.places:
+            raise Usage(f"@task({name}=…) is for tasks that ask for a machine, with device or runs_on")
+
+
+def _limit(name: str, value: Optional[Duration]) -> Optional[float]:
+    if value is None:
+        return None
+    limit_s = duration(name, value)
+    if limit_s <= 0:
+        raise Usage(f"{name} must be more than nothing; leave it out for no limit")
+    return limit_s
 
 
 def _count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise Usage(f"{name} must be a whole number, not negative")
     return value
+
+
+def _priority(value: Optional[int]) -> Optional[int]:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > PRIORITY_MAX:
+        raise Usage(f"priority must be a whole number from -{PRIORITY_MAX} to {PRIORITY_MAX}")
+    return value
+
+
+def _names(parameter: str, value: Names, pattern: re.Pattern[str]) -> List[str]:
+    names = [value] if isinstance(value, str) else list(value or ())
+    for name in names:
+        if not isinstance(name, str) or not pattern.fullmatch(name):
+            raise Usage(f"{parameter} must be names that match {pattern.pattern}, not {name!r}")
+    return names
 
 
 def _name(parameter: str, value: str) -> str:

@@ -57,13 +57,13 @@ def _with_retries(step: Step[Any], run: Run, bound: Any) -> Any:
         try:
             value = _once(step, run, bound)
         except Exception as error:  # any exception of user code is a failed attempt
-            if tries > step.options.retries:
+            if tries > step.options.retries or not step.options.retry_on.allows(error):
                 _fail(run, error)
                 raise
             text = f"attempt {tries} of {step.options.retries + 1} failed"
             run.log(f"{text}: {encoding.summary_of(error)}", "warning")
             run.ledger.restart()
-            time.sleep(step.options.retry_delay_s)
+            time.sleep(step.options.retry_delay.delay_s(tries))
         except BaseException as error:  # an interruption, or sys.exit(): recorded, and passed on
             _fail(run, error)
             raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Callable, Dict, Generic, List, Optional, Tuple, TypeVar
+from types import CodeType, ModuleType
+from typing import Any, Callable, Dict, Generic, Iterator, List, Optional, Set, Tuple, TypeVar
 
 from farhand.errors import NotSupported
 
@@ -91,3 +92,55 @@ class Step(Generic[F]):
 
     def __repr__(self) -> str:
         return f"<{self.word} {self.name}>"
+
+
+def declared_by(step: Step[Any]) -> List[str]:
+    """The secrets that a step declares, and those of every step that its code names, however far away."""
+    names: Set[str] = set()
+    seen: Set[int] = set()
+    waiting: List[Step[Any]] = [step]
+    while waiting:
+        found = waiting.pop()
+        if id(found) in seen:
+            continue
+        seen.add(id(found))
+        names.update(found.options.secrets)
+        waiting.extend(_named_in(found.function))
+    return sorted(names)
+
+
+def _named_in(function: Callable[..., Any]) -> Iterator[Step[Any]]:
+    """The steps that a function's code refers to, by their names or as attributes of modules.
+
+    Also through the plain functions that it calls.
+    """
+    functions: List[Any] = [function]
+    seen: Set[int] = set()
+    while functions:
+        code = getattr(functions[-1], "__code__", None)
+        scope = getattr(functions.pop(), "__globals__", {})
+        if code is None or id(code) in seen:
+            continue
+        seen.add(id(code))
+        for value in _values(_names_of(code), scope):
+            if isinstance(value, Step):
+                yield value
+            elif inspect.isfunction(value):
+                functions.append(value)
+
+
+def _names_of(code: CodeType) -> Set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            names |= _names_of(constant)
+    return names
+
+
+def _values(names: Set[str], scope: Dict[str, Any]) -> Iterator[Any]:
+    for name in names:
+        value = scope.get(name)
+        if isinstance(value, ModuleType):
+            yield from (vars(value)[inner] for inner in names if inner in vars(value))
+        elif value is not None:
+            yield value

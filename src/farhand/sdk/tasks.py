@@ -9,7 +9,8 @@ from farhand.errors import NotInFlow
 from . import calls, futures
 from .context import Frame, current
 from .futures import Future, Futures
-from .options import Duration, Labels, Options, refuse_unknown
+from .options import Labels, Names, Options, refuse_unknown, refuse_without_place
+from .retries import Delay, Duration, RetryOn
 from .steps import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,13 +62,18 @@ def task(
     *,
     name: Optional[str] = None,
     retries: int = 0,
-    retry_delay: Duration = 0,
+    retry_delay: Delay = 0,
+    retry_on: RetryOn = None,
     crash_retries: int = 3,
     timeout: Optional[Duration] = None,
+    silence_timeout: Optional[Duration] = None,
+    priority: Optional[int] = None,
     runs_on: str = "any",
     device: Labels = None,
     device_policy: str = "require",
+    isolated: bool = False,
     strict_lease: bool = False,
+    secrets: Names = None,
 ) -> Callable[[F], Task[F]]: ...
 
 
@@ -76,25 +82,17 @@ def task(
     /,
     *,
     name: Optional[str] = None,
-    retries: int = 0,
-    retry_delay: Duration = 0,
-    crash_retries: int = 3,
-    timeout: Optional[Duration] = None,
-    runs_on: str = "any",
-    device: Labels = None,
-    device_policy: str = "require",
-    strict_lease: bool = False,
-    **unknown: Any,
+    **given: Any,
 ) -> Union[Task[F], Callable[[F], Task[F]]]:
     """Make a task of a function. Durations are seconds or text such as ``"30s"``.
 
     With ``device`` (a label or a list, all required) or ``runs_on`` each call is a job of its own on a
     machine that fits; ``device_policy="prefer"`` lets it run on the server where no such machine exists.
+    ``priority`` and ``isolated`` are for such tasks. The rest is as for a flow.
     """
-    refuse_unknown("task", unknown)
-    options = Options(
-        retries, retry_delay, crash_retries, timeout, runs_on, device, device_policy, strict_lease
-    )
+    refuse_unknown("task", given)
+    options = Options(**given)
+    refuse_without_place(options)
     if function is not None:
         return Task(function, name, options)
 

@@ -6,6 +6,7 @@ either queues the job again or ends it, its run or call, and every call that was
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 from ..errors import Conflict
@@ -140,7 +141,8 @@ def _standing(job: Job) -> Standing:
     return Standing(
         retries=job.settings.retries,
         retries_used=job.retries_used,
-        retry_delay_s=job.settings.retry_delay_s,
+        retry_delay=job.settings.retry_delay,
+        draw=random.random(),
         crash_retries=job.settings.crash_retries,
         crashes=job.crashes,
         handoffs_failed=job.handoffs_failed,

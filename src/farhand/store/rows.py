@@ -96,7 +96,12 @@ class Mapper(Generic[R]):
         return optional_json(value) if name in self._json else value
 
 
-FLOWS = Mapper(Flow, "flows", {"schema": Json, "ask": Ask, "settings": JobSettings}, flags=["present"])
+FLOWS = Mapper(
+    Flow,
+    "flows",
+    {"schema": Json, "ask": Ask, "settings": JobSettings, "tags": tuple[str, ...]},
+    flags=["present"],
+)
 RUNS = Mapper(Run, "runs", {"result": Json, "error": Json})
 JOBS = Mapper(Job, "jobs", {"args": Json, "ask": Ask, "settings": JobSettings}, flags=["cancelling"])
 ATTEMPTS = Mapper(Attempt, "attempts", flags=["overlap_possible"])

@@ -19,7 +19,8 @@ CREATE TABLE flows (
     bundle TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     present INTEGER NOT NULL,
-    updated_at REAL NOT NULL
+    updated_at REAL NOT NULL,
+    tags TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX flows_of_project ON flows (project);
 
@@ -82,6 +83,8 @@ CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
 CREATE INDEX jobs_of_run ON jobs (run, key);
 -- One open job for each call of a run, whoever asks for it and however often.
 CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended';
+-- How many of a flow's runs are under way, for its max_concurrent.
+CREATE INDEX jobs_live_of_flow ON jobs (flow) WHERE kind = 'run' AND state IN ('leased', 'running');
 CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended';
 
 CREATE TABLE attempts (

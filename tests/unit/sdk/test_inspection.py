@@ -51,10 +51,16 @@ def test_flows_are_described(root: Path) -> None:
     assert found["ask"] == {"labels": ["gpu"], "policy": "require", "runs_on": "worker"}
     assert found["settings"] == {
         "retries": 2,
-        "retry_delay_s": 0.0,
+        "retry_delay": {"seconds": [0.0], "factor": 1.0, "cap_s": None, "jitter": 0.0},
         "crash_retries": 3,
         "timeout_s": 7200.0,
+        "silence_timeout_s": None,
         "strict_lease": False,
+        "isolated": False,
+        "priority": None,
+        "max_concurrent": None,
+        "secrets": [],
+        "hooks": [],
     }
 
 
