@@ -228,3 +228,9 @@ def configure_logging(level: int = logging.INFO) -> None:
         stream=sys.stderr, level=level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn takes a handshake that was answered by a refusal for one that was not answered at all."""
+    return record.getMessage() != "ASGI callable returned without completing handshake."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from farhand.errors import Usage
-from farhand.server import bind, dialled, prepare
+from farhand.server import bind, configure_logging, dialled, prepare
 
 
 def test_the_listener_names_tcp_so_that_answers_are_sent_at_once() -> None:
@@ -54,3 +55,15 @@ def test_a_home_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
 def test_a_missing_home_is_made_for_its_owner_alone(tmp_path: Path) -> None:
     prepare(tmp_path / "a" / "home")
     assert (tmp_path / "a" / "home").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_refused_handshake_is_not_told_again_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logging.getLogger("uvicorn.error")
+    monkeypatch.setattr(log, "filters", [])
+    configure_logging()
+
+    def told(text: str) -> bool:
+        return bool(log.filter(log.makeRecord(log.name, logging.ERROR, "", 0, text, (), None)))
+
+    assert not told("ASGI callable returned without completing handshake.")
+    assert told("Exception in ASGI application")

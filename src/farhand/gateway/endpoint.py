@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 
 from starlette.responses import JSONResponse
@@ -14,6 +15,8 @@ from ..engine.services import Services
 from ..engine.tokens import WORKER
 from ..errors import FarhandError, Forbidden, Unauthorized
 from .socket import Socket
+
+log = logging.getLogger("farhand")
 
 ATTACH_PATH = "/api/v1/workers/attach"
 
@@ -30,6 +33,8 @@ class Endpoint:
         try:
             credential = await self._credential(websocket)
         except FarhandError as error:
+            client = websocket.client.host if websocket.client else "?"
+            log.warning("a worker that dialled from %s is refused: %s", client, error)
             body = {"type": "about:blank", "title": type(error).__name__, "status": error.status}
             body |= {"code": error.code, "detail": str(error)}
             response = JSONResponse(body, error.status, media_type="application/problem+json")

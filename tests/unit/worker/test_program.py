@@ -51,3 +51,11 @@ def test_a_state_directory_that_cannot_be_written_is_2(
     (tmp_path / "file").write_text("")
     assert main([*HERE, "--state-dir", str(tmp_path / "file" / "state")]) == 2
     assert "cannot be written (Not a directory); choose another --state-dir" in caplog.messages[-1]
+
+
+def test_an_interrupt_before_anything_runs_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("farhand_worker.__main__._token", interrupted)
+    assert main(HERE) == 130

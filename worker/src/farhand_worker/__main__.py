@@ -21,7 +21,7 @@ from .agent import Agent, Options
 from .state import StateDirectory, StateRefused
 from .warden import become_subreaper
 
-_USAGE, _REFUSED = 2, 3
+_USAGE, _REFUSED, _INTERRUPTED = 2, 3, 130
 _TOKEN_VARIABLE = "FARHAND_WORKER_TOKEN"
 
 
@@ -30,7 +30,7 @@ class Usage(Exception):
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Run a worker until it is stopped; the exit code is 0 stopped, 2 usage, 3 refused."""
+    """Run a worker until it is stopped; the exit code is 0 stopped, 2 usage, 3 refused, 130 interrupted."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     log = logging.getLogger("farhand.worker")
     try:
@@ -55,6 +55,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     except StateRefused as error:
         log.error("%s", error)
         return _REFUSED
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     try:
         return asyncio.run(_serve(options, state))
     finally:
