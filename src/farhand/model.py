@@ -90,7 +90,10 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One logical execution of a flow. ``params`` is canonical JSON text; ``origin`` is server or script."""
+    """One logical execution of a flow. ``params`` is canonical JSON text; ``origin`` is server or script.
+
+    ``retry_of`` is the ended run that a person retried; ``sweep`` groups runs that were started together.
+    """
 
     id: str
     flow: str
@@ -110,6 +113,8 @@ class Run:
     result: Json | None = None
     error: Json | None = None
     idempotency_key: str | None = None
+    retry_of: str | None = None
+    sweep: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +174,7 @@ class TaskRun:
     """One task call inside a run, known by its checkpoint key; ``number`` is its place in the run.
 
     ``job`` is the job whose engine made the call; ``placed`` the job of its own that a placed call has.
+    ``seeded``: the outcome was taken over from the run that this one retries.
     """
 
     run: str
@@ -187,6 +193,7 @@ class TaskRun:
     error: Json | None = None
     job: str | None = None
     placed: str | None = None
+    seeded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import pytest
 
 from farhand.errors import Conflict, IllegalTransition, NotFound
 from farhand.model import Ask, Job, JobSettings, Run
+from farhand.store.runs import Wanted
 
 pytestmark = pytest.mark.anyio
 
@@ -76,9 +77,14 @@ async def test_pages_of_runs_go_from_new_to_old_without_gap_or_repeat(store):
 async def test_pages_of_runs_can_be_of_one_flow_and_state(story):
     first, _, third = [await story.run("a"), await story.run("b"), await story.run("a")]
     await story.cancel(third.run)
-    assert [r.id for r in (await story.store.runs.page(9, flow="a")).items] == [third.run, first.run]
-    assert [r.id for r in (await story.store.runs.page(9, state="cancelled")).items] == [third.run]
-    page = await story.store.runs.page(9, flow="a", state="queued")
+    assert [r.id for r in (await story.store.runs.page(9, None, Wanted(flow="a"))).items] == [
+        third.run,
+        first.run,
+    ]
+    assert [r.id for r in (await story.store.runs.page(9, None, Wanted(state="cancelled"))).items] == [
+        third.run
+    ]
+    page = await story.store.runs.page(9, None, Wanted(flow="a", state="queued"))
     assert [r.id for r in page.items] == [first.run]
     assert page.next is None
 
@@ -206,3 +212,21 @@ async def test_every_state_of_a_run_is_an_entry_of_the_event_log(story):
         "run.completed",
     ]
     assert page.items[-1].worker == "w1"
+
+
+async def test_runs_are_found_by_sweep_moment_and_text(story, monkeypatch):
+    first, second = await story.run("a"), await story.run("b")
+    third = await story.run("50%_off")
+    runs = story.store.runs
+    assert [r.id for r in (await runs.page(9, None, Wanted(since_id=second.run))).items] == [
+        third.run,
+        second.run,
+    ]
+    assert (await runs.page(9, None, Wanted(sweep="s"))).items == []
+    assert [r.id for r in (await runs.page(9, None, Wanted(text="50%_O"))).items] == [third.run]
+    assert len((await runs.page(9, None, Wanted(text='"A":1'))).items) == 3
+    monkeypatch.setattr("farhand.store.runs.SCANNED_MAX", 2)
+    page = await runs.page(9, None, Wanted(text=first.run))
+    assert page.items == []
+    page = await runs.page(9, page.next, Wanted(text=first.run))
+    assert [r.id for r in page.items] == [first.run]

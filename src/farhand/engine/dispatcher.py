@@ -82,7 +82,7 @@ class Dispatcher(Service):
                 placement = place(job.ask, self._fleet.candidates())
                 if placement.worker is None:
                     blocked.add(job.ask)
-                    self._queue.explain(job.ask, placement.message)
+                    self._queue.explain(job.ask, placement)
                     continue
                 self._promise(job, self._fleet.member(placement.worker))
                 break

@@ -10,10 +10,30 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from ..model import Ask, Job
+from ..placement import Placement, Refusal
 
 _Entry = tuple[int, float, str, int, Job]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a job waits. ``code``: delayed (``until`` says how long), busy, no_worker, or in_line.
+
+    ``refusals`` are the workers that were considered, each with the reason against it.
+    """
+
+    code: str
+    message: str
+    refusals: tuple[Refusal, ...] = ()
+    until: float | None = None
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 class Queue:
@@ -25,8 +45,9 @@ class Queue:
         self._jobs: dict[str, Job] = {}
         self._of_run: dict[str, str] = {}
         self._calls: dict[str, dict[str, None]] = {}
-        self._reasons: dict[Ask, str] = {}
+        self._reasons: dict[Ask, Placement] = {}
         self._entries = itertools.count()
+        self._ripe_at = 0.0
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -49,6 +70,7 @@ class Queue:
 
     def ripen(self, now: float) -> None:
         """Move the jobs whose delay is over to their lanes."""
+        self._ripe_at = max(self._ripe_at, now)
         while self._delayed and self._delayed[0][0] <= now:
             _, job_id = heapq.heappop(self._delayed)
             job = self._jobs.get(job_id)
@@ -71,9 +93,9 @@ class Queue:
             heapq.heappop(lane)
         self._forget(job.id)
 
-    def explain(self, ask: Ask, message: str) -> None:
-        """Remember why the head of a lane waits."""
-        self._reasons[ask] = message
+    def explain(self, ask: Ask, placement: Placement) -> None:
+        """Remember why the head of a lane waits: the workers that were considered, and the sentence."""
+        self._reasons[ask] = placement
 
     def reason_of_run(self, run_id: str) -> str:
         """Why a run's own job waits, in one sentence; empty when it is not queued or was not looked at."""
@@ -81,8 +103,25 @@ class Queue:
 
     def reason_of_job(self, job_id: str) -> str:
         """Why a job waits, in one sentence; empty when it is not queued or was not looked at."""
+        waiting = self.waiting(job_id)
+        return "" if waiting is None else waiting.message
+
+    def waiting(self, job_id: str) -> Waiting | None:
+        """Why a job waits; None when it is not queued."""
         job = self._jobs.get(job_id)
-        return "" if job is None else self._reasons.get(job.ask, "")
+        if job is None:
+            return None
+        if job.not_before > self._ripe_at:
+            return Waiting("delayed", f"waits until {_moment(job.not_before)}", until=job.not_before)
+        placement = self._reasons.get(job.ask)
+        if placement is None:
+            return Waiting("in_line", "")
+        code = "no_worker" if all(refusal.for_good for refusal in placement.refusals) else "busy"
+        return Waiting(code, placement.message, placement.refusals)
+
+    def waiting_run(self, run_id: str) -> Waiting | None:
+        """Why a run's own job waits; None when it is not queued."""
+        return self.waiting(self._of_run.get(run_id, ""))
 
     def waiting_calls(self, run_id: str) -> list[Job]:
         """The placed calls of a run that are queued, in the order they were added."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import NotFound, Usage
+from ..errors import Conflict, NotFound, Usage
+from ..lifecycle import RUN, is_terminal
 from ..model import (
+    NAME_PATTERN,
     Artifact,
     Attempt,
     Event,
@@ -21,14 +25,27 @@ from ..model import (
     TaskRun,
 )
 from ..sdk import parameters
-from ..sdk.ids import new_id
+from ..sdk.ids import first_id, new_id
 from ..store import Store
+from ..store.runs import Wanted
+from ..store.seeds import FAILURE, Seed
 from .consequences import Consequences
 from .fleet import LOST, Fleet
 from .queue import Queue
 
 _IDEMPOTENCY_KEY_MAX = 200
 _HELD = ("starting", "running", "cancelling")
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A numeric series of a run, in one line; what is not finite counts and is not compared."""
+
+    name: str
+    count: int
+    last: float
+    low: float | None
+    high: float | None
 
 
 class Runs:
@@ -40,20 +57,66 @@ class Runs:
         self._fleet = fleet
         self._consequences = consequences
 
-    async def start(self, flow: str, params: dict[str, Any], idempotency_key: str | None = None) -> Run:
+    async def start(
+        self,
+        flow: str,
+        params: dict[str, Any],
+        idempotency_key: str | None = None,
+        sweep: str | None = None,
+    ) -> Run:
         """Queue a run. Raises `NotFound` for an unknown flow and `InvalidParameters`, naming the field.
 
-        A second request with the same idempotency key returns the first one's run.
+        A second request with the same idempotency key returns the first one's run. Runs of one ``sweep``
+        are found together.
         """
-        if idempotency_key is not None and not 0 < len(idempotency_key) <= _IDEMPOTENCY_KEY_MAX:
-            raise Usage(f"an idempotency key has 1 to {_IDEMPOTENCY_KEY_MAX} characters")
-        found = await self._store.flows.get(flow)
-        if found is None or not found.present:
-            known = ", ".join(f.name for f in await self._store.flows.list() if f.present) or "none"
-            raise NotFound(f"there is no flow {flow!r}; this server has: {known}")
+        check_key(idempotency_key)
+        if sweep is not None and not re.fullmatch(NAME_PATTERN, sweep):
+            raise Usage(f"a sweep's name reads like a-z, 0-9, '.', '_' and '-', at most 63, not {sweep!r}")
+        found = await self._flow(flow)
         parameters.check(found.schema, params)
         run, job = _make(found, params, idempotency_key, time.time())
-        run, job, created = await self._store.runs.create(run, job)
+        return await self._create(replace(run, sweep=sweep), job)
+
+    async def retry(
+        self,
+        id: str,
+        since: str = FAILURE,
+        params: dict[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        """Queue a new run in place of one that has ended, taking over outcomes that it kept.
+
+        ``since`` is failure (what completed is replayed), start (nothing is), or a task, by its name or
+        the beginning of a call's key: it and all that was submitted after it run again. ``params``
+        replace those of the run one by one. With other code or parameters only calls that were submitted
+        before the first one without an outcome are replayed, and of those the ones whose arguments are the
+        same. Raises `Conflict` for a run that has not ended or is a script, and what `start` does.
+        """
+        check_key(idempotency_key)
+        source = await self.get(id)
+        if source.origin == "script":
+            raise Conflict(f"run {source.id} is a script; run it again where it was started")
+        if not is_terminal(RUN, source.state):
+            raise Conflict(
+                f"run {source.id} has not ended, it is {source.state}; cancel it first", state=source.state
+            )
+        found = await self._flow(source.flow)
+        asked = {**json.loads(source.params), **(params or {})}
+        parameters.check(found.schema, asked)
+        run, job = _make(found, asked, idempotency_key, time.time())
+        changed = found.fingerprint != source.fingerprint or run.params != source.params
+        seed = Seed(source.id, since, in_order=changed)
+        return await self._create(replace(run, retry_of=source.id), job, seed)
+
+    async def _flow(self, name: str) -> Flow:
+        found = await self._store.flows.get(name)
+        if found is None or not found.present:
+            known = ", ".join(f.name for f in await self._store.flows.list() if f.present) or "none"
+            raise NotFound(f"there is no flow {name!r}; this server has: {known}")
+        return found
+
+    async def _create(self, run: Run, job: Job, seed: Seed | None = None) -> Run:
+        run, job, created = await self._store.runs.create(run, job, seed)
         if created:
             self._consequences.follow_start(run, job)
         return run
@@ -66,10 +129,19 @@ class Runs:
         return self._explained(run)
 
     async def page(
-        self, limit: int, cursor: str | None = None, flow: str | None = None, state: str | None = None
+        self,
+        limit: int,
+        cursor: str | None = None,
+        flow: str | None = None,
+        state: str | None = None,
+        *,
+        sweep: str | None = None,
+        since: float | None = None,
+        text: str | None = None,
     ) -> Page[Run]:
-        """Runs, the newest first."""
-        page = await self._store.runs.page(limit, cursor, flow, state)
+        """Runs, the newest first; ``since``: created at that moment or later."""
+        since_id = None if since is None else first_id(since)
+        page = await self._store.runs.page(limit, cursor, Wanted(flow, state, sweep, since_id, text))
         return Page([self._explained(run) for run in page.items], page.next)
 
     async def attempts(self, id: str) -> list[Attempt]:
@@ -97,6 +169,19 @@ class Runs:
     async def metrics(self, id: str, after: int = 0, limit: int = 1000) -> Page[MetricPoint]:
         """Points of the run's series."""
         return await self._store.metrics.page(await self._whole(id), after, limit)
+
+    async def series(self, id: str) -> list[Series]:
+        """The run's series, in the order they first appeared."""
+        found: dict[str, Series] = {}
+        after = 0
+        while True:
+            page = await self.metrics(id, after, 10_000)
+            for point in page.items:
+                for name, value in point.values.items():
+                    found[name] = _with_point(found.get(name), name, value)
+            if page.next is None or not page.items:
+                return list(found.values())
+            after = page.items[-1].number
 
     async def artifacts(self, id: str) -> list[Artifact]:
         """What the run saved."""
@@ -139,6 +224,21 @@ class Runs:
         (job, why), more = told[0], len(told) - 1
         others = f" and {more} more" if more else ""
         return replace(run, message=f"{run.message}; {job.name}{others} {why}")
+
+
+def _with_point(series: Series | None, name: str, value: float) -> Series:
+    finite = isinstance(value, int | float) and math.isfinite(value)
+    known = [] if series is None else [bound for bound in (series.low, series.high) if bound is not None]
+    if finite:
+        known.append(value)
+    count = 1 if series is None else series.count + 1
+    return Series(name, count, value, min(known, default=None), max(known, default=None))
+
+
+def check_key(idempotency_key: str | None) -> None:
+    """Raises `Usage` for an idempotency key that is empty or too long."""
+    if idempotency_key is not None and not 0 < len(idempotency_key) <= _IDEMPOTENCY_KEY_MAX:
+        raise Usage(f"an idempotency key has 1 to {_IDEMPOTENCY_KEY_MAX} characters")
 
 
 def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: float) -> tuple[Run, Job]:

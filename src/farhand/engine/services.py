@@ -25,6 +25,7 @@ from .rescuer import Rescuer
 from .runs import Runs
 from .service import Wakeup
 from .tokens import Tokens
+from .why import Explanations
 from .workers import Workers
 
 
@@ -49,6 +50,7 @@ class Services:
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store, self.blobs)
         self.runs = Runs(store, self.queue, self.fleet, consequences)
+        self.explanations = Explanations(self.runs, self.queue)
         self.workers = Workers(store, self.fleet)
         self.tokens = Tokens(store, home, environment, revoked=self.attachments.expel)
         self.ready = False

@@ -15,3 +15,8 @@ def new_id(now: Optional[float] = None, random: Callable[[int], bytes] = os.uran
     moment_ms = int((time.time() if now is None else now) * 1000)
     number = (moment_ms << 8 * _RANDOM_BYTES) | int.from_bytes(random(_RANDOM_BYTES), "big")
     return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def first_id(at: float) -> str:
+    """What sorts before every identifier made at or after a moment, and after all made before."""
+    return new_id(max(0.0, at), lambda count: bytes(count))

@@ -62,8 +62,9 @@ def _lease(connection: Connection, job_id: str, worker: str, parallel: int, now:
     job = move_job(connection, job, "leased", lease=lease, worker=worker, attempt=number, started_at=None)
     attempt = Attempt(lease, job.id, job.run, number, worker, now)
     connection.execute(ATTEMPTS.insert, ATTEMPTS.dump(attempt))
-    kept = count_kept(connection, job.id) if number > 1 else 0
-    return Leased(job, _take(connection, job, worker, now), kept)
+    run = _take(connection, job, worker, now)
+    kept = count_kept(connection, job.id) if number > 1 or run.retry_of else 0
+    return Leased(job, run, kept)
 
 
 def live_of(connection: Connection, worker: str) -> int:

@@ -27,6 +27,7 @@ from .endings import End, call_error, end_attempt
 from .guard import Connection
 from .moves import LIVE, change_job, load_job, load_run, move_call, move_job, move_run
 from .rows import JOBS, TASK_RUNS, storable
+from .seeds import adopt
 from .tasks import next_number, outcome_body
 
 _EXITS = {
@@ -231,6 +232,7 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
         batch.effects.enqueued[call.id] = call
     connection.execute(JOBS.insert, JOBS.dump(call))
     connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(placed))
+    adopt(connection, parent.run, event.key, call.id)
 
 
 def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:

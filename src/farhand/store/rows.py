@@ -106,7 +106,11 @@ RUNS = Mapper(Run, "runs", {"result": Json, "error": Json})
 JOBS = Mapper(Job, "jobs", {"args": Json, "ask": Ask, "settings": JobSettings}, flags=["cancelling"])
 ATTEMPTS = Mapper(Attempt, "attempts", flags=["overlap_possible"])
 TASK_RUNS = Mapper(
-    TaskRun, "task_runs", {"value": Json, "error": Json}, flags=["kept"], renamed={"index": "place"}
+    TaskRun,
+    "task_runs",
+    {"value": Json, "error": Json},
+    flags=["kept", "seeded"],
+    renamed={"index": "place"},
 )
 ARTIFACTS = Mapper(Artifact, "artifacts")
 EVENTS = Mapper(Event, "events", {"details": Json})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import IllegalTransition
@@ -13,9 +14,28 @@ from .endings import cancel_run
 from .guard import Connection
 from .moves import note_run
 from .rows import ATTEMPTS, JOBS, RUNS
+from .seeds import Seed, sow
 
 _BEYOND = "\U0010ffff"
 """Sorts after every character an id may have."""
+
+
+SCANNED_MAX = 10_000
+"""How many runs one page of a text search looks at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which runs a page is of. ``since_id``: none before it; ``text``: in id, flow, message or parameters."""
+
+    flow: str | None = None
+    state: str | None = None
+    sweep: str | None = None
+    since_id: str | None = None
+    text: str | None = None
+
+
+ANY = Wanted()
 
 
 class Runs:
@@ -24,15 +44,15 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, run: Run, job: Job) -> tuple[Run, Job, bool]:
-        """Store a new run and its job.
+    async def create(self, run: Run, job: Job, seed: Seed | None = None) -> tuple[Run, Job, bool]:
+        """Store a new run and its job, with the outcomes that ``seed`` takes over from an earlier run.
 
         With an idempotency key that the flow has seen before, nothing is stored: the earlier run and its
         job are returned, and False.
         """
         if run.state not in RUN_INITIAL:
             raise IllegalTransition(f"a run does not begin as {run.state}", state=run.state)
-        return await self._database.write(lambda connection: _create(connection, run, job))
+        return await self._database.write(lambda connection: _create(connection, run, job, seed))
 
     async def get(self, run_id: str) -> Run | None:
         """The run, or None."""
@@ -50,21 +70,13 @@ class Runs:
             lambda connection: [row[0] for row in connection.execute(sql, (prefix, prefix + _BEYOND))]
         )
 
-    async def page(
-        self, limit: int, cursor: str | None = None, flow: str | None = None, state: str | None = None
-    ) -> Page[Run]:
-        """A page of runs, newest first; ``cursor`` is the id that the page before ended with."""
-        wanted = {"flow = ?": flow, "state = ?": state, "id < ?": cursor}
-        terms = {term: value for term, value in wanted.items() if value is not None}
-        where = f" WHERE {' AND '.join(terms)}" if terms else ""
-        sql = f"SELECT {RUNS.columns} FROM runs{where} ORDER BY id DESC LIMIT ?"
+    async def page(self, limit: int, cursor: str | None = None, wanted: Wanted = ANY) -> Page[Run]:
+        """A page of runs, newest first; ``cursor`` is the ``next`` of the page before.
 
-        def read(connection: Connection) -> Page[Run]:
-            rows: list[Any] = connection.execute(sql, (*terms.values(), limit + 1)).fetchall()
-            items = [RUNS.load(row) for row in rows[:limit]]
-            return Page(items, items[-1].id if len(rows) > limit else None)
-
-        return await self._database.read(read)
+        A search for text looks at no more than `SCANNED_MAX` runs a page, so that its cost is bounded: a
+        page may have few items, or none, and still be followed by another.
+        """
+        return await self._database.read(lambda connection: _page(connection, limit, cursor, wanted))
 
     async def attempts(self, run_id: str) -> list[Attempt]:
         """The attempts of the run's own job, first to last. A placed call has attempts of its own."""
@@ -90,7 +102,48 @@ class Runs:
         return await self._database.write(write)
 
 
-def _create(connection: Connection, run: Run, job: Job) -> tuple[Run, Job, bool]:
+def _page(connection: Connection, limit: int, cursor: str | None, wanted: Wanted) -> Page[Run]:
+    asked = {
+        "flow = ?": wanted.flow,
+        "state = ?": wanted.state,
+        "sweep = ?": wanted.sweep,
+        "id >= ?": wanted.since_id,
+        "id < ?": cursor,
+    }
+    terms = {term: value for term, value in asked.items() if value is not None}
+    where = f" WHERE {' AND '.join(terms)}" if terms else ""
+    newest = f"SELECT {RUNS.columns} FROM runs{where} ORDER BY id DESC LIMIT ?"
+    if wanted.text is not None:
+        return _search(connection, limit, newest, list(terms.values()), wanted.text)
+    rows: list[Any] = connection.execute(newest, (*terms.values(), limit + 1)).fetchall()
+    items = [RUNS.load(row) for row in rows[:limit]]
+    return Page(items, items[-1].id if len(rows) > limit else None)
+
+
+def _search(connection: Connection, limit: int, newest: str, values: list[str], text: str) -> Page[Run]:
+    """Those among the next `SCANNED_MAX` runs that hold the text."""
+    scanned, last = connection.execute(
+        f"SELECT count(*), min(id) FROM ({newest}) AS scanned", (*values, SCANNED_MAX)
+    ).fetchone()
+    rows: list[Any] = connection.execute(
+        f"SELECT * FROM ({newest}) AS scanned"
+        " WHERE lower(id || ' ' || flow || ' ' || message || ' ' || params) LIKE ? ESCAPE '!'"
+        " ORDER BY id DESC LIMIT ?",
+        (*values, SCANNED_MAX, _pattern(text), limit),
+    ).fetchall()
+    items = [RUNS.load(row) for row in rows]
+    if len(items) == limit:
+        return Page(items, items[-1].id)
+    return Page(items, last if scanned == SCANNED_MAX else None)
+
+
+def _pattern(text: str) -> str:
+    for special in "!%_":
+        text = text.replace(special, f"!{special}")
+    return f"%{text.lower()}%"
+
+
+def _create(connection: Connection, run: Run, job: Job, seed: Seed | None) -> tuple[Run, Job, bool]:
     if run.idempotency_key is not None:
         found = connection.execute(
             f"SELECT {RUNS.columns} FROM runs WHERE flow = ? AND idempotency_key = ?",
@@ -104,5 +157,7 @@ def _create(connection: Connection, run: Run, job: Job) -> tuple[Run, Job, bool]
             return earlier, JOBS.load(row), False
     connection.execute(RUNS.insert, RUNS.dump(run))
     connection.execute(JOBS.insert, JOBS.dump(job))
+    if seed is not None:
+        sow(connection, seed, job)
     note_run(connection, run, run.created_at)
     return run, job, True

@@ -9,7 +9,7 @@ from starlette.staticfiles import StaticFiles
 
 from .. import __version__
 from ..engine.services import Services
-from . import artifacts, flows, health, problems, runs, stream, tokens, workers
+from . import artifacts, flows, health, problems, runs, stream, tokens, why, workers
 from .access import Sessions
 from .guard import Guard
 from .pages import STATIC, router
@@ -39,7 +39,7 @@ def create_app(services: Services, settings: WebSettings | None = None) -> FastA
     app.state.templates = environment()
     problems.install(app)
     # `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
-    for group in (flows, runs, tokens, workers, artifacts, stream):
+    for group in (flows, runs, why, tokens, workers, artifacts, stream):
         app.include_router(group.router, prefix=API)
     app.include_router(health.router)
     app.include_router(router)

@@ -17,10 +17,14 @@ router = APIRouter(tags=["flows"])
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a run is started with. The same ``idempotency_key`` again gives the same run again."""
+    """What a run is started with. The same ``idempotency_key`` again gives the same run again.
+
+    Runs of one ``sweep`` are listed together.
+    """
 
     params: dict[str, Any] = field(default_factory=dict[str, Any])
     idempotency_key: str | None = None
+    sweep: str | None = None
 
 
 @router.get("/flows", response_model=Page[Flow], dependencies=[Depends(require("read"))])
@@ -44,5 +48,5 @@ async def get_flow(name: str, services: Asking) -> JsonResponse:
 async def start_run(name: str, services: Asking, start: Start | None = None) -> JsonResponse:
     """Queue a run. 422 names the parameter that does not fit."""
     start = start or Start()
-    run = await services.runs.start(name, start.params, start.idempotency_key)
+    run = await services.runs.start(name, start.params, start.idempotency_key, start.sweep)
     return JsonResponse(run_view(run), status_code=202, headers={"Location": f"../../runs/{run.id}"})

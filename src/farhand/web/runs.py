@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query
+from pydantic import Field
 
+from ..engine.runs import FAILURE, Series
 from ..lifecycle import RUN
 from ..model import Artifact, Attempt, Event, LogLine, MetricPoint, Page
 from .access import require
@@ -24,11 +27,21 @@ async def list_runs(
     cursor: Cursor = None,
     flow: str | None = None,
     state: Annotated[str | None, Query(description=f"One of {', '.join(RUN)}.")] = None,
+    sweep: Annotated[
+        str | None, Query(description="Only runs that were started together by this name.")
+    ] = None,
+    since: Annotated[
+        float | None, Query(ge=0, le=1e11, description="Created then or later; seconds since the epoch.")
+    ] = None,
+    text: Annotated[
+        str | None,
+        Query(min_length=1, max_length=200, description="Found in the id, flow, message or parameters."),
+    ] = None,
 ) -> JsonResponse:
-    """A page of runs, newest first."""
+    """A page of runs, newest first. A page of a search for text may be short and still have a next one."""
     if state is not None and state not in RUN:
         raise HTTPException(422, f"state: must be one of {', '.join(RUN)}")
-    page = await services.runs.page(limit, cursor, flow, state)
+    page = await services.runs.page(limit, cursor, flow, state, sweep=sweep, since=since, text=text)
     return JsonResponse(page_view(page, [run_view(run) for run in page.items]))
 
 
@@ -46,6 +59,27 @@ async def cancel_run(id: str, services: Asking) -> JsonResponse:
     """Ask for the end of a run. 409 when it has ended already."""
     run = await services.runs.get(id)
     return JsonResponse(run_view(await services.runs.cancel(run.id)), status_code=202)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """What a run is retried with. ``since`` is called ``from``: failure, start, or a task.
+
+    ``params`` replace those of the run one by one. The same ``idempotency_key`` again gives the same run
+    again.
+    """
+
+    since: Annotated[str, Field(alias="from", min_length=1)] = FAILURE
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    idempotency_key: str | None = None
+
+
+@router.post("/{id}/retry", status_code=202, response_model=RunView, dependencies=[Depends(require("start"))])
+async def retry_run(id: str, services: Asking, retry: Retry | None = None) -> JsonResponse:
+    """Queue a new run in place of one that has ended; what it kept is replayed. 409 when it has not ended."""
+    retry = retry or Retry()
+    run = await services.runs.retry(id, retry.since, retry.params, retry.idempotency_key)
+    return JsonResponse(run_view(run), status_code=202, headers={"Location": f"../../runs/{run.id}"})
 
 
 @router.get("/{id}/attempts", response_model=Page[Attempt], dependencies=READ)
@@ -70,6 +104,13 @@ async def run_logs(id: str, services: Asking, after: After = 0, limit: Limit = 1
     """Lines of the run's log; ask again with the number of the last one for those that follow."""
     run = await services.runs.get(id)
     return JsonResponse(page_view(await services.runs.logs(run.id, after, limit)))
+
+
+@router.get("/{id}/metrics/summary", response_model=Page[Series], dependencies=READ)
+async def summarise_metrics(id: str, services: Asking) -> JsonResponse:
+    """Each numeric series in one line: how many points, the last, the least and the greatest."""
+    run = await services.runs.get(id)
+    return JsonResponse(list_view(await services.runs.series(run.id)))
 
 
 @router.get("/{id}/metrics", response_model=Page[MetricPoint], dependencies=READ)

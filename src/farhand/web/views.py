@@ -65,6 +65,8 @@ class RunView:
     origin: str
     bundle: str
     fingerprint: str
+    retry_of: str | None
+    sweep: str | None
     result: Any
     result_form: str | None
     error: Any

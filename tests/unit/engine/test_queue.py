@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from farhand.engine import queue as queue_module
 from farhand.engine.queue import Queue
 from farhand.model import Ask, Job
+from farhand.placement import Placement
 from tests.unit.engine.records import a_job
 
 GPU = Ask(labels=("gpu",))
@@ -133,8 +134,8 @@ def test_why_a_run_waits_is_told_for_its_own_job_only() -> None:
     queue = Queue()
     queue.add(a_job("own", run="r1", ask=GPU), 10.0)
     queue.add(a_job("call", run="r1", kind="call"), 10.0)
-    queue.explain(GPU, "waits for label gpu")
-    queue.explain(Ask(), "waits for a free slot")
+    queue.explain(GPU, Placement(None, message="waits for label gpu"))
+    queue.explain(Ask(), Placement(None, message="waits for a free slot"))
     assert queue.reason_of_run("r1") == "waits for label gpu"
     queue.take(next(job for job in queue if job.id == "call"))
     assert queue.reason_of_run("r1") == "waits for label gpu", "a call that left takes nothing along"
@@ -146,7 +147,7 @@ def test_why_a_run_waits_is_told_for_its_own_job_only() -> None:
 def test_a_reason_does_not_outlive_its_lane() -> None:
     queue = Queue()
     queue.add(a_job("a", run="r1"), 10.0)
-    queue.explain(Ask(), "waits for a free slot")
+    queue.explain(Ask(), Placement(None, message="waits for a free slot"))
     drained(queue)
     queue.add(a_job("b", run="r2"), 10.0)
     assert queue.reason_of_run("r2") == ""

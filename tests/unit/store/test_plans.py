@@ -12,6 +12,7 @@ import pytest
 from farhand.lifecycle import Ending
 from farhand.model import Ask, Job, JobSettings, Run
 from farhand.store import Store
+from farhand.store.runs import Wanted
 from farhand_worker import protocol
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +83,7 @@ async def everything(store: Store) -> None:
     for flow in (None, "f"):
         for state in (None, "queued"):
             for cursor in (None, "r2"):
-                await store.runs.page(2, cursor, flow, state)
+                await store.runs.page(2, cursor, Wanted(flow, state))
     await store.tasks.page("r0")
     await store.tasks.kept("j0")
     await store.tasks.placed("j0")

@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from starlette.testclient import TestClient
 
 from farhand.blobs import Blobs
 from farhand.engine.bus import Bus, Notice
+from farhand.engine.runs import Series
 from farhand.engine.tokens import Identity
 from farhand.errors import Conflict, InvalidParameters, NotFound, Unauthorized
 from farhand.model import (
@@ -76,7 +78,9 @@ class FakeRuns:
         self.leases: set[tuple[str, int]] = set()
         self.fails: Exception | None = None
 
-    async def start(self, flow: str, params: dict[str, Any], idempotency_key: str | None = None) -> Run:
+    async def start(
+        self, flow: str, params: dict[str, Any], idempotency_key: str | None = None, sweep: str | None = None
+    ) -> Run:
         if flow != "train":
             raise NotFound(f"there is no flow {flow!r}")
         if set(params) - {"lr"}:
@@ -93,7 +97,12 @@ class FakeRuns:
         return self.items[id]
 
     async def page(
-        self, limit: int, cursor: str | None = None, flow: str | None = None, state: str | None = None
+        self,
+        limit: int,
+        cursor: str | None = None,
+        flow: str | None = None,
+        state: str | None = None,
+        **_: Any,
     ) -> Page[Run]:
         if self.fails:
             raise self.fails
@@ -127,6 +136,23 @@ class FakeRuns:
 
     async def metrics(self, id: str, after: int = 0, limit: int = 1000) -> Page[MetricPoint]:
         return self._after(self.points, after, limit)
+
+    async def series(self, id: str) -> list[Series]:
+        return [Series("loss", 2, 0.5, 0.5, 1.0)]
+
+    async def retry(
+        self,
+        id: str,
+        since: str = "failure",
+        params: dict[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Run:
+        source = await self.get(id)
+        if source.state == "running":
+            raise Conflict("the run has not ended")
+        run = replace(source, id=f"0new{len(self.items)}", state="queued", retry_of=source.id, reason=since)
+        self.items[run.id] = replace(run, params=msgspec.json.encode(params or {}).decode())
+        return self.items[run.id]
 
     async def artifacts(self, id: str) -> list[Artifact]:
         return self.saved

@@ -274,3 +274,12 @@ def test_every_list_is_described_as_it_is_answered(client: TestClient) -> None:
             answer = client.get(path.replace("{id}", "0run1")).json()
             assert set(described["components"]["schemas"][name]["properties"]) == set(answer)
     assert checked >= 9
+
+
+def test_a_run_is_retried_from_where_it_is_asked(client: TestClient) -> None:
+    answer = client.post("/api/v1/runs/0run1/retry", json={"from": "fit", "params": {"lr": 1}})
+    assert answer.status_code == 202
+    run = answer.json()
+    assert (run["retry_of"], run["reason"], run["params"]) == ("0run1", "fit", {"lr": 1})
+    assert client.post("/api/v1/runs/0run1/retry").json()["reason"] == "failure"
+    assert client.post("/api/v1/runs/0run1/retry", json={"from": ""}).status_code == 422

@@ -1,0 +1,86 @@
+"""Why a run is where it is: what it waits for and who was considered, or how its attempts ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..lifecycle import RUN, is_terminal
+from ..model import Attempt, Job, Run
+from ..placement import Refusal
+from .queue import Queue, Waiting
+from .runs import Runs
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCall:
+    """A placed call of the run that is queued, and why."""
+
+    name: str
+    key: str
+    code: str
+    message: str
+    until: float | None
+    considered: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer for one run.
+
+    ``code`` is machine-readable: what a queued run waits for (delayed, busy, no_worker, in_line), else the
+    reason of its state. ``considered`` are the workers that could not take it, each with the reason
+    against it; ``until`` is when a delay ends. ``attempts`` is the chain of what has happened so far.
+    """
+
+    run: str
+    state: str
+    code: str
+    message: str
+    until: float | None
+    considered: tuple[Refusal, ...]
+    calls: list[WaitingCall]
+    attempts: list[Attempt]
+
+
+class Explanations:
+    """Answers "why" from what the queue remembers and the store has recorded."""
+
+    def __init__(self, runs: Runs, queue: Queue) -> None:
+        self._runs = runs
+        self._queue = queue
+
+    async def why(self, id: str) -> Why:
+        """Why the run is in its state. Raises `NotFound`."""
+        run = await self._runs.get(id)
+        attempts = await self._runs.attempts(run.id)
+        waiting = self._queue.waiting_run(run.id) if run.state == "queued" else None
+        calls = [self._call(job) for job in self._queue.waiting_calls(run.id)]
+        code, message = _queued(run, waiting) if waiting is not None else (run.reason, _told(run))
+        return Why(
+            run=run.id,
+            state=run.state,
+            code=code,
+            message=message,
+            until=None if waiting is None else waiting.until,
+            considered=() if waiting is None else waiting.refusals,
+            calls=calls,
+            attempts=attempts,
+        )
+
+    def _call(self, job: Job) -> WaitingCall:
+        waiting = self._queue.waiting(job.id) or Waiting("in_line", "")
+        message = waiting.message or "is next in line"
+        return WaitingCall(job.name, job.key, waiting.code, message, waiting.until, waiting.refusals)
+
+
+def _queued(run: Run, waiting: Waiting) -> tuple[str, str]:
+    """What a queued run waits for, after what led it back to the queue where something did."""
+    now = waiting.message or "is next in line"
+    before = run.message if run.message != waiting.message else ""
+    return waiting.code, f"{before}; {now}" if before and now not in before else before or now
+
+
+def _told(run: Run) -> str:
+    if run.message:
+        return run.message
+    return f"{run.state}: {run.reason}" if is_terminal(RUN, run.state) and run.reason else run.state
