@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
 import click
 
 from ..errors import Usage
+from ..model import NAME_PATTERN
 from ..sdk.durations import seconds
 from .client import Client, segment
 from .options import calls_server, json_option
@@ -21,7 +23,9 @@ def tokens() -> None:
 
 @tokens.command()
 @click.argument("name")
-@click.option("--role", default="worker", metavar="ROLE", help="What it may do; worker by default.")
+@click.option(
+    "--role", type=click.Choice(["worker"]), default="worker", help="What it may do; worker by default."
+)
 @click.option("--labels", default="", metavar="A,B", help="What a worker is allowed to be, such as gpu.")
 @click.option("--expires", default="365d", metavar="TIME", help="How long it is valid, such as 30d.")
 @json_option
@@ -35,9 +39,9 @@ def create(client: Client, name: str, role: str, labels: str, expires: str, as_j
     if expires_s <= 0:
         raise Usage(f"--expires: {expires!r} is no time at all; give one like 30d")
     wanted = {
-        "name": name,
+        "name": _name(name),
         "role": role,
-        "labels": [label.strip() for label in labels.split(",") if label.strip()],
+        "labels": [_label(label.strip()) for label in labels.split(",") if label.strip()],
         "expires_s": expires_s,
     }
     minted = client.post("/workers/tokens", wanted)
@@ -46,6 +50,21 @@ def create(client: Client, name: str, role: str, labels: str, expires: str, as_j
         return
     click.echo(minted["token"])
     click.echo(f"{role} {name}, id {minted['jti']}, until {moment(minted['expires_at'])}", err=True)
+
+
+def _name(name: str) -> str:
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise Usage(
+            f"{name!r} cannot be a worker's name: it takes lower-case letters and digits, after the first "
+            "one also '.', '_' and '-', at most 63 in all"
+        )
+    return name
+
+
+def _label(label: str) -> str:
+    if len(label.split()) != 1:
+        raise Usage(f"--labels: {label!r} has a space in it; several labels are separated by commas")
+    return label
 
 
 @tokens.command("list")

@@ -100,7 +100,7 @@ def test_a_log_is_printed_as_it_was_written(call: Call, services: FakeServices) 
     assert numbers == [1, 2]
 
 
-def test_cancelling_says_the_state_and_a_finished_run_is_1(call: Call, services: FakeServices) -> None:
+def test_cancelling_says_the_state_and_a_finished_run_is_3(call: Call, services: FakeServices) -> None:
     assert call("runs", "cancel", "0run1").exit_code == 3
     services.runs.items["0run1"] = make_run(state="running")
     assert call("runs", "cancel", "0run1").stdout == "0run1 is cancelling\n"
@@ -163,7 +163,6 @@ def test_stopping_waits_for_the_process_and_not_only_for_its_lock(call: Call, ho
         "fcntl.flock(fd, fcntl.LOCK_EX)\n"
         "os.write(fd, str(os.getpid()).encode())\n"
         "print('held', flush=True)\n"
-        "signal.pause()\n"
         "sys.stdin.read()\n"
     )
     holder = subprocess.Popen(
@@ -253,3 +252,19 @@ def test_an_empty_list_says_so_and_prints_nothing(call: Call, server: str, servi
 def test_a_run_that_completed_needs_no_reason(call: Call, server: str, services: FakeServices) -> None:
     services.runs.items["0done"] = make_run(id="0done", state="completed", reason="completed", message="")
     assert "why" not in call("runs", "show", "0done").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["Bad Name"], "'Bad Name' cannot be a worker's name"),
+        (["gpu1", "--labels", "a b"], "'a b' has a space in it"),
+        (["gpu1", "--role", "viewer"], "'viewer' is not 'worker'"),
+    ],
+)
+def test_a_token_that_cannot_be_minted_is_refused_in_words(
+    call: Call, arguments: list[str], words: str
+) -> None:
+    done = call("tokens", "create", *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert words in done.stderr
