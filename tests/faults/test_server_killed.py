@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.deployment import Deployment, deployed
+from tests.harness.deployment import FAST, Deployment, deployed
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 
@@ -63,3 +63,21 @@ def test_runs_on_a_worker_ride_a_killed_server_out_and_lose_no_log_line(
         assert words(witness)["begin"] == 1
         assert deployment.log_lines(run_id) == [f"tick {n}" for n in range(1, run["result"] + 1)]
     assert engines <= set(worker.engines()), "an engine was replaced"
+
+
+@pytest.mark.fault("1.2")
+def test_an_attempt_that_outlived_its_lease_in_an_outage_says_that_it_did(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    """The server is away for two leases: refused connections are evidence, and the attempt is marked."""
+    deployment.worker("box")
+    witness = tmp_path / "witness"
+    run_id = deployment.start_run("ticking_there", path=str(witness), seconds=6)
+    eventually(lambda: words(witness)["tick3"], what="the run ticks")
+    deployment.server.kill()
+    time.sleep(2 * FAST.lease_s)  # the outage itself
+    deployment.restart()
+    deployment.wait_for_run(run_id, "completed")
+    (attempt,) = deployment.attempts(run_id)
+    assert attempt["overlap_possible"]
+    assert words(witness)["begin"] == 1

@@ -182,6 +182,9 @@ class Attachments:
 
         Leases of another incarnation of the store (``foreign``) are none here, whatever their numbers.
         """
+        rode = [held.lease for held in listed if held.rode_outage and not foreign]
+        if rode:
+            await self._store.reports.mark_overlap(rode)
         resume: list[protocol.Resume] = []
         current: dict[int, Job] = {}
         for held in listed:

@@ -65,6 +65,14 @@ class Reports:
                     lambda connection: _record(connection, job_id, lease, source, first, cleaned, now)
                 )
 
+    async def mark_overlap(self, leases: list[int]) -> None:
+        """These attempts ran on while no server was heard; another may have overlapped with each."""
+        await self._database.write(
+            lambda connection: connection.executemany(
+                "UPDATE attempts SET overlap_possible = 1 WHERE lease = ?", [(lease,) for lease in leases]
+            )
+        )
+
     async def end(self, job_id: str, lease: int, ending: Ending, now: float) -> Changes | None:
         """End a lease from the server's side; None when it is not the job's current one."""
 

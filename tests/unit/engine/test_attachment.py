@@ -136,6 +136,14 @@ async def test_the_same_instance_goes_on_with_its_job_from_what_is_recorded(worl
     assert world.fleet.member("box").busy == 1
 
 
+async def test_an_attempt_that_rode_an_outage_is_marked(world: World) -> None:
+    """A firewall that refuses looks like a dead server: another attempt may have overlapped."""
+    _, _, job = await world.worker_with_job()
+    await world.attach(a_hello(held=[world.held(job) | {"rode_outage": True}]))
+    (attempt,) = await world.store.runs.attempts(job.run)
+    assert attempt.overlap_possible
+
+
 async def test_a_job_that_is_being_cancelled_is_resumed_as_that(world: World) -> None:
     _, link, job = await world.worker_with_job()
     await world.started(job)

@@ -31,6 +31,13 @@ def test_an_old_answer_read_late_proves_nothing_new() -> None:
     assert evidence.ordinary == 115
 
 
+def test_an_outage_is_ridden_while_only_refused_connections_keep_engines_alive() -> None:
+    evidence = Evidence(TIMES)
+    evidence.acknowledged(100)
+    evidence.refused(110)
+    assert [evidence.rides_outage(now) for now in (114, 115, 124, 125)] == [False, True, True, False]
+
+
 def test_a_refused_connection_moves_the_ordinary_deadline_only() -> None:
     evidence = Evidence(TIMES)
     evidence.acknowledged(100)

@@ -313,7 +313,7 @@ class Agent:
             host=socket.gethostname(),
             python=self._options.python_version,
             parallel=self._options.parallel,
-            held=self._holdings.hello_lines(),
+            held=self._holdings.hello_lines(self._evidence.rides_outage(lease_now())),
             swept=self._swept,
             session_key=self._session_key,
             incarnation=self._incarnation,

@@ -31,6 +31,10 @@ class Evidence:
         if within and began_at < self.ordinary:
             self._refused = max(self._refused, began_at)
 
+    def rides_outage(self, now: float) -> bool:
+        """Whether only refused connections let engines run at ``now``."""
+        return self.strict <= now < self.ordinary
+
     @property
     def ordinary(self) -> float:
         """The deadline of engines that may ride out an outage."""

@@ -97,10 +97,10 @@ class Holdings:
         """The attempts whose engine has not ended."""
         return [attempt for attempt in self._attempts.values() if not attempt.over.is_set()]
 
-    def hello_lines(self) -> List[Dict[str, Any]]:
+    def hello_lines(self, rode_outage: bool) -> List[Dict[str, Any]]:
         """What `Hello` says is held."""
         return [
-            reports.held(key not in self._attempts or self._attempts[key].ended)
+            reports.held(key not in self._attempts or self._attempts[key].ended, rode_outage)
             for key, reports in self._outbox.items()
         ]
 

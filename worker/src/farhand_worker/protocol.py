@@ -86,12 +86,17 @@ class Times:
 
 @dataclass(frozen=True)
 class Held:
-    """A job an agent still answers for. ``ended`` means only its spool is left to send."""
+    """A job an agent still answers for. ``ended`` means only its spool is left to send.
+
+    ``rode_outage``: it ran on past its lease because connections were refused, as by a dead server. A
+    firewall that refuses looks the same, so the server marks the attempt: another may have overlapped.
+    """
 
     job: str
     lease: int
     started_at: Optional[float] = None
     ended: bool = False
+    rode_outage: bool = False
 
 
 # ---------------------------------------------------------------- agent → server

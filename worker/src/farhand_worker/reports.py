@@ -119,9 +119,9 @@ class Reports:
             self._started_at = self._sources[ENGINE].started_at()
         return self._started_at
 
-    def held(self, ended: bool) -> Dict[str, Any]:
+    def held(self, ended: bool, rode_outage: bool) -> Dict[str, Any]:
         """This attempt as a line of `Hello`."""
-        return as_dict(Held(self.job, self.lease, self.started_at, ended))
+        return as_dict(Held(self.job, self.lease, self.started_at, ended, rode_outage))
 
     def next(self) -> Optional[Outgoing]:
         """The next batch to send, which counts as sent from now on. ``wanted`` says what blocks it."""
