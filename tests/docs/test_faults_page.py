@@ -23,3 +23,11 @@ def test_every_fault_has_a_test() -> None:
 
 def test_every_fault_test_is_documented() -> None:
     assert sorted(marked() - set(documented())) == []
+
+
+def test_every_report_that_a_test_names_is_on_the_page() -> None:
+    named: set[str] = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        named.update(re.findall(r"\bB\d{3}\b", path.read_text(encoding="utf-8")))
+    page = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
+    assert sorted(named - set(re.findall(r"^\| (B\d{3}) \|", page, re.MULTILINE))) == []

@@ -116,10 +116,13 @@ class Runs:
         return found
 
     async def _create(self, run: Run, job: Job, seed: Seed | None = None) -> Run:
-        run, job, created = await self._store.runs.create(run, job, seed)
+        known, job, created = await self._store.runs.create(run, job, seed)
         if created:
-            self._consequences.follow_start(run, job)
-        return run
+            self._consequences.follow_start(known, job)
+        elif known.params != run.params:
+            key = f"idempotency key {run.idempotency_key!r}"
+            raise Conflict(f"{key} belongs to run {known.id}, which has other parameters; use another key")
+        return known
 
     async def get(self, id: str) -> Run:
         """The run of an id, or of the start of one."""

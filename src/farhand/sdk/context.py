@@ -46,9 +46,13 @@ class Recorder:
     def blobs_or_temporary(self) -> Path:
         """Where files can be saved, also by a run that is not recorded."""
         if self.blobs is None:
-            import tempfile  # noqa: PLC0415 - only for files of a run that is not recorded
+            # Imported here, since only a run that is not recorded needs them, and only for its files.
+            import atexit  # noqa: PLC0415
+            import shutil  # noqa: PLC0415
+            import tempfile  # noqa: PLC0415
 
             self.blobs = Path(tempfile.mkdtemp(prefix="farhand-"))
+            atexit.register(shutil.rmtree, self.blobs, ignore_errors=True)
         return self.blobs
 
 

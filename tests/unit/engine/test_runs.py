@@ -63,6 +63,12 @@ async def test_parameters_that_do_not_fit_are_refused_naming_the_field_and_never
     assert len(world.queue) == 0
 
 
+async def test_an_idempotency_key_is_not_taken_for_other_parameters(runs: Runs) -> None:
+    first = await runs.start("fit", {"lr": 1}, "key")
+    with pytest.raises(Conflict, match=f"'key' belongs to run {first.id}"):
+        await runs.start("fit", {"lr": 2}, "key")
+
+
 async def test_the_same_idempotency_key_is_the_same_run(runs: Runs, world: World) -> None:
     first = await runs.start("weather", {}, "monday")
     again = await runs.start("weather", {}, "monday")
