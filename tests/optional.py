@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,22 @@ class Component:
     commands: tuple[str, ...]
     skipped: str
     installed_in_ci: bool = False
+    package: str = ""
 
     def find(self) -> Path | None:
-        """Where it is, or None."""
+        """Where it is, or None; also where its Python package is not installed."""
+        if self.package and find_spec(self.package) is None:
+            return None
         for command in self.commands:
-            if path := shutil.which(command):
+            if path := shutil.which(command) or _beside_the_path(command):
                 return Path(path)
         return None
+
+
+def _beside_the_path(command: str) -> Path | None:
+    """Debian keeps PostgreSQL's programs by version, off the path."""
+    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{command}"))
+    return found[-1] if found else None
 
 
 COMPONENTS = {
@@ -41,7 +51,9 @@ COMPONENTS = {
             installed_in_ci=True,
         ),
         Component("Slurm", ("sbatch",), "provisioning by a real Slurm"),
-        Component("PostgreSQL", ("postgres", "pg_ctl"), "the store on PostgreSQL"),
+        Component(
+            "PostgreSQL", ("initdb",), "the store on PostgreSQL", installed_in_ci=True, package="psycopg"
+        ),
         Component("nginx", ("nginx",), "a session through a real proxy"),
     )
 }

@@ -71,10 +71,18 @@ def _home(value: Any) -> Path:
     return Path(str(value)).expanduser().absolute()
 
 
+def _database(value: Any) -> str:
+    url = str(value).strip()
+    if url and not url.startswith(("postgresql://", "postgres://")):
+        raise ValueError("is no address of a database; one reads like postgresql://user@host/name")
+    return url
+
+
 _TIMES = Times()
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("home", "~/.farhand", _home, "Where the store, blobs, keys and journals lie."),
+    Setting("database", "", _database, "The PostgreSQL database of the store; none: SQLite in the home."),
     Setting("host", "127.0.0.1", str, "The address the server listens on."),
     Setting("port", 8420, _port, "The port the server listens on; 0 takes a free one."),
     Setting("parallel", _cores(), _count, "Slots of the server's own processors; default: one a core."),
@@ -97,6 +105,7 @@ class Config:
     """The values in force, and where each was found."""
 
     home: Path
+    database: str
     host: str
     port: int
     parallel: int

@@ -72,7 +72,9 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        store = await Store.open(home / "farhand.db", on_death=self._on_store_death)
+        store = await Store.open(
+            home / "farhand.db", on_death=self._on_store_death, url=self._config.database
+        )
         try:
             await self._serve_store(store)
         finally:

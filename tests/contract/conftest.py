@@ -1,4 +1,4 @@
-"""One suite for every dialect of the store: a second one joins by a parameter of `open_store`."""
+"""One suite for every dialect of the store."""
 
 from __future__ import annotations
 
@@ -13,18 +13,29 @@ from farhand.lifecycle import Ending
 from farhand.model import Ask, Job, JobSettings, Run, TaskRun
 from farhand.store import Changes, Leased, Recorded, Store
 from farhand_worker import protocol
+from tests.lab import postgresql
+from tests.optional import need
 
 OpenStore = Callable[[], Awaitable[Store]]
 
 
-@pytest.fixture(params=["sqlite"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty database; none for SQLite, which lies in the home."""
+    if request.param == "sqlite":
+        return ""
+    need("PostgreSQL")
+    return postgresql.shared().database(postgresql.migrated())
+
+
+@pytest.fixture
+def open_store(database_url: str, tmp_path: Path) -> OpenStore:
     """Opens the test's one store; closed and opened again it has what it had."""
 
-    async def sqlite() -> Store:
-        return await Store.open(tmp_path / "home" / "store.db")
+    async def opened() -> Store:
+        return await Store.open(tmp_path / "home" / "store.db", url=database_url)
 
-    return {"sqlite": sqlite}[request.param]
+    return opened
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ import httpx2
 
 from farhand.gateway.local import holder
 from farhand_worker.protocol import Times
+from tests.lab import postgresql
+from tests.optional import need
 
 from .processes import carrying, descendants, kill_tree, signal_all
 from .waiting import eventually
@@ -38,6 +40,14 @@ def environment(home: Path, times: Times, **more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")}
     clock = {f"FARHAND_{f.name.upper()}": str(getattr(times, f.name)) for f in fields(times)}
     return {**kept, **clock, "FARHAND_HOME": str(home), **more}
+
+
+def _database() -> dict[str, str]:
+    """With FARHAND_TEST_DATABASE=postgresql every deployment has a PostgreSQL database of its own."""
+    if os.environ.get("FARHAND_TEST_DATABASE", "sqlite") == "sqlite":
+        return {}
+    need("PostgreSQL")
+    return {"FARHAND_DATABASE": postgresql.shared().database()}
 
 
 @dataclass
@@ -135,7 +145,11 @@ class Deployment:
         arguments = ["-m", "farhand", "serve", str(project), "--port", str(self.port), "--no-open"]
         arguments += ["--home", str(self.home), "--parallel", str(parallel)]
         self.server = Program(
-            "server", arguments, environment(self.home, times), directory / "server.log", directory
+            "server",
+            arguments,
+            environment(self.home, times, **_database()),
+            directory / "server.log",
+            directory,
         )
         self.workers: dict[str, WorkerProgram] = {}
         self._client: httpx2.Client | None = None

@@ -29,6 +29,11 @@ from .program import finish
 @click.option("--base-path", metavar="PATH", help="The path under which a proxy publishes the server.")
 @click.option("--public-host", "--url-host", metavar="NAME", help="Another name the server may be called by.")
 @home_option
+@click.option(
+    "--database",
+    metavar="URL",
+    help="A PostgreSQL database for the store, postgresql://user@host/name; SQLite in the home by default.",
+)
 @click.option("--no-open", is_flag=True, help="Do not open the console in a browser.")
 def serve(
     directory: Path | None,
@@ -38,6 +43,7 @@ def serve(
     base_path: str | None,
     public_host: str | None,
     home: Path | None,
+    database: str | None,
     no_open: bool,
 ) -> None:
     """Run the server.
@@ -55,6 +61,7 @@ def serve(
         "base_path": base_path,
         "public_host": public_host,
         "home": home,
+        "database": database,
     }
     root = None if directory is None else directory.absolute()
     settings = config.load(flags, root=root)

@@ -2,13 +2,14 @@
 
 One public method is one transaction. `Store` has an attribute a noun, each with its SQL beside it:
 
-- `database` (with `writer`, `readers`, `guard`, `lock`, `migrate`) is how SQLite is used: one thread
-  writes, and operations that wait share a commit;
+- `database` (with `writer`, `readers`, `guard`, `lock`, `migrate`) is how a database is used: one thread
+  writes, and operations that wait share a commit; `session` is what it asks of a dialect, `sqlite` and
+  `postgresql` are the two there are;
 - `moves` has the compare-and-sets by which anything changes state, `endings` what the end of an attempt
   brings about, `batch` what reports of jobs and of scripts have in common;
 - `changes` is what a transaction tells its caller to act on, `rows` how records become rows.
 
-The schema, readable, is in `schema.sql`.
+The schema, readable, is in `schema.sql` and `schema.postgresql.sql`.
 """
 
 from __future__ import annotations
@@ -54,14 +55,16 @@ class Store:
         self.journals = Journals(database)
 
     @classmethod
-    async def open(cls, path: Path, on_death: OnDeath | None = None) -> Store:
+    async def open(cls, path: Path, on_death: OnDeath | None = None, url: str = "") -> Store:
         """Open the store in ``path`` (a file, or a home directory, whose ``store.db`` it is then).
+
+        With the ``url`` of a PostgreSQL database the store is there, and ``path`` only names the home.
 
         Takes the home's lock and migrates what an older farhand wrote, after a backup. ``on_death`` is
         called, on the event loop, should the writer end: nothing can be stored from then on. Raises
         `StoreLocked` or `StoreTooNew`.
         """
-        database = await Database.open(path, on_death)
+        database = await Database.open(path, on_death, url=url)
         try:
             meta = await Meta.load(database)
         except BaseException:

@@ -1,23 +1,25 @@
-"""The SQLite database: one writing connection, a few reading ones, and the lock that makes it so.
+"""The open database, whichever dialect it speaks: one thread that writes, a few that read.
 
-SQLite before 3.51.3 can corrupt a file in WAL mode when two connections write or checkpoint at once, so
-one process owns the file and one connection in it does both.
+SQLite is a file in the home, which one process owns. PostgreSQL is a server elsewhere, whose database one
+farhand server owns; its home still holds the keys, the blobs and the journals of scripts.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sqlite3
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from ..errors import Usage
 from .filesystem import refuse_network
 from .guard import Connection
 from .lock import HomeLock
 from .migrate import Migration, migrate, packaged, refuse_newer
 from .readers import Readers
+from .session import Session
+from .sqlite import SqliteSession, open_reading, open_writing
 from .writer import Writer
 
 T = TypeVar("T")
@@ -26,36 +28,39 @@ OnDeath = Callable[[BaseException], None]
 FILE_NAME = "store.db"
 LOCK_NAME = "store.lock"
 
-_PRAGMAS = (
-    "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",
-    "PRAGMA foreign_keys = ON",
-    "PRAGMA cache_size = -16384",
-    "PRAGMA temp_store = MEMORY",
-    "PRAGMA journal_size_limit = 67108864",
-)
-
 
 class Database:
     """Runs operations: `write` on the writer's thread, durable when it returns; `read` in a snapshot."""
 
-    def __init__(self, lock: HomeLock, writer: Writer, readers: Readers, writing: sqlite3.Connection) -> None:
+    def __init__(
+        self, lock: HomeLock, session: Session, connect: Callable[[], Session], on_death: OnDeath | None
+    ) -> None:
         self._lock = lock
-        self._writer = writer
-        self._readers = readers
-        self._writing = writing
+        self._session = session
+        self._writer = Writer(session, on_death)
+        self._readers = Readers(connect)
 
     @classmethod
     async def open(
-        cls, path: Path, on_death: OnDeath | None = None, migrations: Sequence[Migration] | None = None
+        cls,
+        path: Path,
+        on_death: OnDeath | None = None,
+        migrations: Sequence[Migration] | None = None,
+        url: str = "",
     ) -> Database:
         """Take the home, migrate the store and start the threads.
 
-        Raises `StoreLocked` when another process owns the home, `StoreTooNew` when the file is from a
-        newer farhand, `Usage` when the home lies on a network file system.
+        Without a ``url`` of PostgreSQL the store is the SQLite file ``path``. Raises `StoreLocked` when
+        another process owns the home or the database, `StoreTooNew` when it is from a newer farhand,
+        `Usage` when the home lies on a network file system or the url is none.
         """
-        lock, connection, file = await asyncio.to_thread(_prepare, path, migrations or packaged())
-        return cls(lock, Writer(connection, on_death), Readers(file), connection)
+        lock, session, connect = await asyncio.to_thread(_prepare, path, migrations, url)
+        return cls(lock, session, connect, on_death)
+
+    @property
+    def dialect(self) -> str:
+        """``sqlite`` or ``postgresql``."""
+        return self._session.guarded.dialect
 
     @property
     def commits(self) -> int:
@@ -71,7 +76,7 @@ class Database:
         """What ``operation`` returns, once it is on disk.
 
         Raises what the operation raises, with nothing of it kept; `StoreFailed` when it could not be
-        committed; `StoreClosed` after `close`.
+        committed; `StoreClosed` after `close`. An operation may be run more than once.
         """
         return await self._writer.submit(operation)
 
@@ -83,28 +88,52 @@ class Database:
         """Commit what waits, end the threads, give the home up. May be called more than once."""
         await self._readers.close()
         await self._writer.close()
-        await asyncio.to_thread(self._writing.close)
+        await asyncio.to_thread(self._session.close)
         self._lock.release()
 
+    @property
+    def _writing(self) -> Any:
+        """The driver's own connection that writes; for tests, which provoke it to fail."""
+        session: Any = self._session
+        return session.connection
 
-def _prepare(path: Path, migrations: Sequence[Migration]) -> tuple[HomeLock, sqlite3.Connection, Path]:
+
+_Opened = tuple[HomeLock, Session, Callable[[], Session]]
+
+
+def _prepare(path: Path, migrations: Sequence[Migration] | None, url: str) -> _Opened:
     if path.is_dir():
         path = path / FILE_NAME
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    refuse_network(path.parent)
+    if not url:
+        refuse_network(path.parent)
     lock = HomeLock(path.with_name(LOCK_NAME))
     try:
-        refuse_newer(path, migrations)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
-        try:
-            for pragma in _PRAGMAS:
-                connection.execute(pragma)
-            migrate(connection, path, migrations)
-        except BaseException:
-            connection.close()
-            raise
+        if url:
+            return (lock, *_postgresql(url, migrations))
+        return (lock, *_sqlite(path, migrations or packaged("sqlite")))
     except BaseException:
         lock.release()
         raise
-    return lock, connection, path
+
+
+def _sqlite(path: Path, migrations: Sequence[Migration]) -> tuple[Session, Callable[[], Session]]:
+    refuse_newer(path, migrations)
+    connection = open_writing(path)
+    try:
+        migrate(connection, path, migrations)
+    except BaseException:
+        connection.close()
+        raise
+    return SqliteSession(connection), partial(open_reading, path)
+
+
+def _postgresql(url: str, migrations: Sequence[Migration] | None) -> tuple[Session, Callable[[], Session]]:
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise Usage("database: give the address of a PostgreSQL database, like postgresql://user@host/name")
+    try:
+        from . import postgresql  # noqa: PLC0415 its driver is an extra
+    except ImportError as error:
+        raise Usage(f"PostgreSQL needs a driver ({error}): pip install 'farhand[postgres]'") from error
+    session = postgresql.open_writing(url, migrations or packaged("postgresql"))
+    return session, partial(postgresql.open_reading, url)

@@ -2,14 +2,17 @@
 
 One operation is a part of a commit it shares with others, so whatever would end, begin or escape the
 transaction is refused, and so is any statement after the transaction has ended (a full disk ends it).
+
+Statements are written with ``?`` for a parameter and run on either dialect; where the dialects differ,
+both are written out in a `Variants`.
 """
 
 from __future__ import annotations
 
 import re
-import sqlite3
-from collections.abc import Iterable, Sequence
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from ..errors import StoreFailed
 
@@ -17,7 +20,10 @@ _COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _FIRST_WORD = re.compile(r"\s*(\w+)")
 _OR_ROLLBACK = re.compile(r"\bOR\s+ROLLBACK\b", re.IGNORECASE)
 _REFUSED = frozenset(
-    ["BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE", "ATTACH", "DETACH", "VACUUM", "PRAGMA"]
+    [
+        *("BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "PREPARE", "SAVEPOINT", "RELEASE"),
+        *("ATTACH", "DETACH", "VACUUM", "PRAGMA", "SET", "RESET"),
+    ]
 )
 
 
@@ -25,37 +31,69 @@ class OperationRefused(RuntimeError):
     """An operation tried to end, begin or escape the transaction it shares; that is a mistake in it."""
 
 
-class Cursor(sqlite3.Cursor):
-    """A cursor without scripts, which would commit."""
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """One statement as each dialect has it."""
 
-    def executescript(self, _script: str) -> NoReturn:
-        """Refused: a script commits whatever is under way."""
-        raise OperationRefused("executescript commits the transaction that operations share")
+    sqlite: str
+    postgresql: str
+
+
+class Cursor(Protocol):
+    """What a statement found."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """The next row, or None."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """The rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
 
 
 class Connection:
     """What an operation may do: single statements, inside the transaction that is open."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    dialect: ClassVar[str]
+
+    def __init__(self) -> None:
         self._vetted: set[str] = set()
 
-    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+    def execute(self, sql: str | Variants, parameters: Sequence[Any] = ()) -> Cursor:
         """Run one statement."""
-        self._vet(sql)
-        return self._connection.cursor(Cursor).execute(sql, parameters)
+        return self._execute(self._vetted_text(sql), parameters)
 
-    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]]) -> sqlite3.Cursor:
+    def executemany(self, sql: str | Variants, parameters: Iterable[Sequence[Any]]) -> Cursor:
         """Run one statement for each row of parameters; the cursor's rowcount is their sum."""
-        self._vet(sql)
-        return self._connection.cursor(Cursor).executemany(sql, parameters)
+        return self._executemany(self._vetted_text(sql), parameters)
 
     def executescript(self, _script: str) -> NoReturn:
         """Refused: a script commits whatever is under way."""
         raise OperationRefused("executescript commits the transaction that operations share")
 
+    def _execute(self, sql: str, parameters: Sequence[Any]) -> Cursor:
+        raise NotImplementedError
+
+    def _executemany(self, sql: str, parameters: Iterable[Sequence[Any]]) -> Cursor:
+        raise NotImplementedError
+
+    def _active(self) -> bool:
+        raise NotImplementedError
+
+    def _vetted_text(self, sql: str | Variants) -> str:
+        text = sql if isinstance(sql, str) else getattr(sql, self.dialect)
+        self._vet(text)
+        return text
+
     def _vet(self, sql: str) -> None:
-        if not self._connection.in_transaction:
+        if not self._active():
             raise StoreFailed("the transaction has ended under this operation; nothing of it was kept")
         if sql in self._vetted:
             return

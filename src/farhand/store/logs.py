@@ -23,8 +23,8 @@ class Logs:
             lines: list[LogLine] = []
             cursor = connection.execute(
                 "SELECT first_number, attempt, lines FROM logs WHERE run = ? AND last_number > ?"
-                " ORDER BY last_number",
-                (run_id, after),
+                " ORDER BY last_number LIMIT ?",
+                (run_id, after, limit + 1),  # a row has a line at least
             )
             for first, attempt, text in cursor:
                 for number, (at, line, stream, level, task) in enumerate(from_json(text), first):

@@ -23,8 +23,8 @@ class Metrics:
             points: list[MetricPoint] = []
             cursor = connection.execute(
                 "SELECT first_number, points FROM metrics WHERE run = ? AND last_number > ?"
-                " ORDER BY last_number",
-                (run_id, after),
+                " ORDER BY last_number LIMIT ?",
+                (run_id, after, limit + 1),  # a row has a point at least
             )
             for first, text in cursor:
                 for number, (at, values, task) in enumerate(json.loads(text), first):

@@ -1,18 +1,17 @@
-"""A few threads that only read, each on a connection of its own that cannot write or checkpoint."""
+"""A few threads that only read, each on a connection of its own."""
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TypeVar
-from urllib.parse import quote
 
-from ..errors import StoreClosed
+from ..errors import StoreClosed, StoreFailed
 from .guard import Connection
+from .session import Session
 
 T = TypeVar("T")
 
@@ -23,10 +22,10 @@ READERS = 3
 class Readers:
     """Runs read operations, each in one snapshot of the store."""
 
-    def __init__(self, path: Path) -> None:
-        self._uri = f"file:{quote(str(path))}?mode=ro"
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        self._connect = connect
         self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._sessions: list[Session] = []
         self._closed = False
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="farhand-store-reader")
 
@@ -40,24 +39,34 @@ class Readers:
         """Wait for the reads under way and close their connections."""
         self._closed = True
         await asyncio.to_thread(self._pool.shutdown)
-        while self._connections:
-            self._connections.pop().close()
+        while self._sessions:
+            self._sessions.pop().close()
 
     def _read(self, operation: Callable[[Connection], T]) -> T:
-        connection, guarded = self._own()
-        connection.execute("BEGIN")
-        try:
-            return operation(guarded)
-        finally:
-            connection.rollback()  # an open snapshot would hold the checkpoint
+        session, attempt = self._own(), 0
+        while True:
+            try:
+                session.begin()
+                return operation(session.guarded)
+            except session.errors as error:
+                pause_s = None if self._closed else session.again_s(error, attempt)
+                if pause_s is None:
+                    raise _told(session.translated(error)) from error
+            finally:
+                session.rollback()  # an open snapshot would hold the checkpoint
+            attempt += 1
+            time.sleep(pause_s)
 
-    def _own(self) -> tuple[sqlite3.Connection, Connection]:
-        own: tuple[sqlite3.Connection, Connection] | None = getattr(self._local, "own", None)
-        if own is None:
-            connection = sqlite3.connect(
-                self._uri, uri=True, isolation_level=None, check_same_thread=False, timeout=5.0
-            )
-            connection.execute("PRAGMA query_only = ON")
-            self._connections.append(connection)
-            self._local.own = own = (connection, Connection(connection))
-        return own
+    def _own(self) -> Session:
+        session: Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._connect()
+            self._sessions.append(session)
+            self._local.session = session
+        return session
+
+
+def _told(error: Exception) -> Exception:
+    if not isinstance(error, StoreFailed):
+        return error
+    return StoreFailed(f"the store cannot be read just now ({error.__cause__}); try again")

@@ -10,7 +10,7 @@ from ..errors import IllegalTransition
 from ..lifecycle import TASK, may_advance
 from ..model import Json, Page, TaskRun
 from .database import Database
-from .guard import Connection
+from .guard import Connection, Variants
 from .rows import TASK_RUNS, optional_json, to_json
 
 _ENDED = ("completed", "failed", "cancelled", "crashed")
@@ -92,6 +92,11 @@ def outcome_body(task: TaskRun) -> Json:
     }
 
 
+_KNOWN = Variants(
+    sqlite="SELECT key, state, kept FROM task_runs WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
+    postgresql="SELECT key, state, kept FROM task_runs"
+    " WHERE run = ? AND key IN (SELECT jsonb_array_elements_text(?::jsonb))",
+)
 _INSERT = (
     "INSERT INTO task_runs (name, state, scope, place, attempts, worker, started_at, ended_at, kept, value,"
     " error, job, run, key, number) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -124,8 +129,7 @@ class TaskBatch:
     def load(self, keys: list[str]) -> None:
         """Read what the store has of these calls; once, before the first event."""
         rows = self._connection.execute(
-            "SELECT key, state, kept FROM task_runs"
-            " WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
+            _KNOWN,
             (self._run, to_json(keys)),
         ).fetchall()
         for key, state, kept in rows:

@@ -7,6 +7,8 @@ single write is committed at once. What can go wrong:
 - an operation raises: it is rolled back to its savepoint, its caller gets the error, its siblings stay;
 - an operation's error has ended the transaction (full disk, I/O error), or COMMIT fails: nothing of the
   batch was kept, all of it fails with `StoreFailed`, and the writer goes on with the next batch;
+- the dialect says that it would pass the second time (PostgreSQL restarted, or chose this transaction to
+  end a deadlock): the whole batch is run again, so an operation must give the same when run twice;
 - the thread itself ends: everything that waits, and all that comes later, fails with `StoreFailed`, and
   ``on_death`` is called, on the event loop, because a server that cannot write must stop.
 """
@@ -15,15 +17,16 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..errors import Conflict, StoreClosed, StoreFailed
+from ..errors import StoreClosed, StoreFailed
 from .guard import Connection
+from .session import Session
+from .sqlite import failed
 
 BATCH_S_MAX = 0.020
 """A batch takes no further operation once it is this old."""
@@ -50,13 +53,10 @@ class _TransactionEnded(Exception):
 class Writer:
     """Runs operations on the one writing connection. Created, used and closed on one event loop."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, on_death: Callable[[BaseException], None] | None = None
-    ) -> None:
+    def __init__(self, session: Session, on_death: Callable[[BaseException], None] | None = None) -> None:
         self.commits = 0
         self.operations = 0
-        self._connection = connection
-        self._guarded = Connection(connection)
+        self._session = session
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
@@ -96,10 +96,10 @@ class Writer:
 
     def _commit(self, first: _Waiting) -> bool:
         """One batch. False when the writer was told to close."""
-        closing = False
+        session, closing = self._session, False
         self._batch = batch = [first]
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            session.begin()
             deadline = time.monotonic() + BATCH_S_MAX
             self._apply(first)
             while time.monotonic() < deadline:
@@ -112,38 +112,57 @@ class Writer:
                     break
                 batch.append(waiting)
                 self._apply(waiting)
-            self._connection.execute("COMMIT")
+            session.commit()
             self.commits += 1
-        except (sqlite3.Error, _TransactionEnded) as error:
-            self._fail(batch, error)
+        except (*session.errors, _TransactionEnded) as error:
+            self._retry(batch, error)
         self._call(_answer, batch)
         self._batch = []
         return not closing
 
-    def _apply(self, waiting: _Waiting) -> None:
-        connection = self._connection
-        self.operations += 1
-        connection.execute("SAVEPOINT operation")
-        try:
-            waiting.value = waiting.operation(self._guarded)
-        except Exception as error:  # whatever it is, it belongs to the caller
-            if not connection.in_transaction:
-                raise _TransactionEnded(str(error)) from error
-            connection.execute("ROLLBACK TO operation")
-            waiting.error = _translated(error)
-        if not connection.in_transaction:
-            raise _TransactionEnded("an operation hid the error that ended the transaction")
-        connection.execute("RELEASE operation")
-
-    def _fail(self, batch: list[_Waiting], cause: Exception) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+    def _retry(self, batch: list[_Waiting], error: Exception) -> None:
+        """Run a batch again for as long as the dialect has hope, then fail it."""
+        session, attempt = self._session, 0
+        while True:
+            session.rollback()
+            cause = error.__cause__ if isinstance(error, _TransactionEnded) and error.__cause__ else error
+            pause_s = session.again_s(cause, attempt) if isinstance(cause, Exception) else None
+            if pause_s is None:
+                break
+            attempt += 1
+            time.sleep(pause_s)
+            try:
+                session.begin()
+                for waiting in batch:
+                    self._apply(waiting)
+                session.commit()
+                self.commits += 1
+                return
+            except (*session.errors, _TransactionEnded) as again:
+                error = again
         for waiting in batch:
-            waiting.error = _failed(cause)
+            waiting.error = failed(error)
+
+    def _apply(self, waiting: _Waiting) -> None:
+        session = self._session
+        self.operations += 1
+        waiting.value = waiting.error = None
+        session.mark()
+        try:
+            waiting.value = waiting.operation(session.guarded)
+        except Exception as error:  # whatever it is, it belongs to the caller
+            if not session.active or session.again_s(error, 0) is not None:
+                raise _TransactionEnded(str(error)) from error
+            session.undo()
+            waiting.error = session.translated(error)
+            return
+        if not session.active:
+            raise _TransactionEnded("an operation hid the error that ended the transaction")
+        session.keep()
 
     def _die(self, cause: BaseException) -> None:
-        with suppress(sqlite3.Error):
-            self._connection.rollback()
+        with suppress(*self._session.errors):
+            self._session.rollback()
 
         def failure() -> StoreFailed:
             return StoreFailed(f"the store's writer has ended ({cause!r}); restart the server")
@@ -182,37 +201,3 @@ def _answer(batch: list[_Waiting]) -> None:
             waiting.future.set_exception(waiting.error)
         else:
             waiting.future.set_result(waiting.value)
-
-
-_ENVIRONMENT = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_READONLY,
-    }
-)
-"""Primary codes of errors that are the machine's, not the operation's."""
-
-
-def _translated(error: Exception) -> Exception:
-    """The error as callers know it: no exception of the driver passes for a refusal of ours."""
-    if isinstance(error, sqlite3.IntegrityError):
-        refused = Conflict(f"the store holds something else under that id ({error})")
-        refused.__cause__ = error
-        return refused
-    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", 0) & 0xFF in _ENVIRONMENT:
-        return _failed(error)
-    return error
-
-
-def _failed(cause: Exception) -> StoreFailed:
-    failure = StoreFailed(
-        f"the store could not commit ({cause}); nothing of this change was kept, so it may be tried again"
-    )
-    failure.__cause__ = cause
-    return failure

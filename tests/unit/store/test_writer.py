@@ -225,7 +225,7 @@ async def test_closing_commits_what_waits_and_refuses_what_comes(tmp_path):
 
 
 async def test_readers_cannot_write(database):
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(StoreFailed, match="cannot be read"):
         await database.read(insert("a"))
 
 

@@ -1,0 +1,229 @@
+-- The whole store, as the migrations leave it. A test holds this file against them.
+-- This is PostgreSQL's; schema.sql is SQLite's. Ids sort by their bytes, whatever the database's locale.
+-- Moments (*_at) are seconds since the epoch, UTC. JSON is text.
+
+-- One row. `incarnation` is new at every restore; `lease` is the one counter that fences attempts.
+CREATE TABLE meta (
+    id BIGINT PRIMARY KEY CHECK (id = 1),
+    incarnation TEXT NOT NULL,
+    lease BIGINT NOT NULL
+);
+
+CREATE TABLE flows (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    project TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    description TEXT NOT NULL,
+    schema TEXT NOT NULL,
+    ask TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    present BIGINT NOT NULL,
+    updated_at DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX flows_of_project ON flows (project);
+
+CREATE TABLE runs (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    flow TEXT NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    params TEXT NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL,
+    project TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    started_at DOUBLE PRECISION,
+    ended_at DOUBLE PRECISION,
+    worker TEXT,
+    attempt BIGINT NOT NULL,
+    result TEXT,
+    error TEXT,
+    idempotency_key TEXT
+);
+CREATE INDEX runs_of_flow ON runs (flow, id);
+CREATE INDEX runs_in_state ON runs (state, id);
+CREATE INDEX runs_of_flow_in_state ON runs (flow, state, id);
+CREATE INDEX runs_of_scripts ON runs (id) WHERE origin = 'script' AND ended_at IS NULL;
+CREATE UNIQUE INDEX runs_once ON runs (flow, idempotency_key) WHERE idempotency_key IS NOT NULL;
+
+-- The one queue. `lease` and `worker` are set while the job is leased or running, and only then.
+CREATE TABLE jobs (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    run TEXT NOT NULL REFERENCES runs (id),
+    kind TEXT NOT NULL,
+    state TEXT NOT NULL,
+    flow TEXT NOT NULL,
+    entry TEXT NOT NULL,
+    args TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    ask TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    age_at DOUBLE PRECISION NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL,
+    key TEXT NOT NULL,
+    name TEXT NOT NULL,
+    priority BIGINT NOT NULL,
+    not_before DOUBLE PRECISION NOT NULL,
+    lease BIGINT,
+    worker TEXT,
+    attempt BIGINT NOT NULL,
+    started_at DOUBLE PRECISION,
+    cancelling BIGINT NOT NULL,
+    retries_used BIGINT NOT NULL,
+    crashes BIGINT NOT NULL,
+    handoffs_failed BIGINT NOT NULL,
+    parent_job TEXT
+);
+CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
+CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
+CREATE INDEX jobs_of_run ON jobs (run, key);
+-- One open job for each call of a run, whoever asks for it and however often.
+CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended';
+CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended';
+
+CREATE TABLE attempts (
+    lease BIGINT PRIMARY KEY,
+    job TEXT NOT NULL REFERENCES jobs (id),
+    run TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    worker TEXT NOT NULL,
+    leased_at DOUBLE PRECISION NOT NULL,
+    started_at DOUBLE PRECISION,
+    ended_at DOUBLE PRECISION,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    host TEXT NOT NULL,
+    python TEXT NOT NULL,
+    pid BIGINT,
+    overlap_possible BIGINT NOT NULL
+);
+CREATE INDEX attempts_of_job ON attempts (job, number);
+
+-- The last event number recorded of each spool; written in the transaction that holds the event.
+CREATE TABLE recorded (
+    job TEXT NOT NULL REFERENCES jobs (id),
+    lease BIGINT NOT NULL,
+    source TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    PRIMARY KEY (job, lease, source)
+);
+
+-- `place` is the call's index in a .map().
+CREATE TABLE task_runs (
+    run TEXT NOT NULL REFERENCES runs (id),
+    key TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    place BIGINT,
+    attempts BIGINT NOT NULL,
+    worker TEXT,
+    started_at DOUBLE PRECISION,
+    ended_at DOUBLE PRECISION,
+    kept BIGINT NOT NULL,
+    value TEXT,
+    error TEXT,
+    job TEXT,
+    placed TEXT,
+    PRIMARY KEY (run, key)
+);
+CREATE UNIQUE INDEX task_runs_in_order ON task_runs (run, number);
+CREATE INDEX task_runs_of_job ON task_runs (job, number);
+CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running');
+
+-- One row a batch: `lines` is JSON, a list of [at, text, stream, level, task].
+CREATE TABLE logs (
+    run TEXT NOT NULL REFERENCES runs (id),
+    last_number BIGINT NOT NULL,
+    first_number BIGINT NOT NULL,
+    attempt BIGINT NOT NULL,
+    lines TEXT NOT NULL,
+    PRIMARY KEY (run, last_number)
+);
+
+-- One row a batch: `points` is JSON, a list of [at, {series: number}, task].
+CREATE TABLE metrics (
+    run TEXT NOT NULL REFERENCES runs (id),
+    last_number BIGINT NOT NULL,
+    first_number BIGINT NOT NULL,
+    points TEXT NOT NULL,
+    PRIMARY KEY (run, last_number)
+);
+
+CREATE TABLE artifacts (
+    id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    run TEXT NOT NULL REFERENCES runs (id),
+    name TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    media_type TEXT NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL,
+    task TEXT
+);
+CREATE INDEX artifacts_of_run ON artifacts (run, id);
+CREATE INDEX artifacts_of_digest ON artifacts (digest);
+
+CREATE TABLE events (
+    id BIGINT GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY,
+    at DOUBLE PRECISION NOT NULL,
+    kind TEXT NOT NULL,
+    message TEXT NOT NULL,
+    run TEXT,
+    worker TEXT,
+    details TEXT NOT NULL
+);
+CREATE INDEX events_of_run ON events (run, id) WHERE run IS NOT NULL;
+
+CREATE TABLE workers (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    state TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    parallel BIGINT NOT NULL,
+    instance TEXT NOT NULL,
+    host TEXT NOT NULL,
+    python TEXT NOT NULL,
+    version TEXT NOT NULL,
+    boot_id TEXT NOT NULL,
+    address TEXT NOT NULL,
+    attached_at DOUBLE PRECISION,
+    last_seen_at DOUBLE PRECISION
+);
+
+CREATE TABLE tokens (
+    jti TEXT COLLATE "C" PRIMARY KEY,
+    name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    issued_at DOUBLE PRECISION NOT NULL,
+    expires_at DOUBLE PRECISION NOT NULL,
+    revoked_at DOUBLE PRECISION,
+    last_used_at DOUBLE PRECISION
+);
+
+-- The last record imported of each script's journal.
+CREATE TABLE journals (
+    run TEXT PRIMARY KEY REFERENCES runs (id),
+    seq BIGINT NOT NULL
+);
+
+-- One row: the server that owns the database. `epoch` rises with every new owner and is looked at by every
+-- transaction that writes.
+CREATE TABLE owner (
+    id BIGINT PRIMARY KEY CHECK (id = 1),
+    epoch BIGINT NOT NULL,
+    host TEXT NOT NULL,
+    pid BIGINT NOT NULL,
+    since DOUBLE PRECISION NOT NULL
+);
+
+-- Which migrations have run.
+CREATE TABLE schema_migrations (
+    number BIGINT PRIMARY KEY,
+    name TEXT NOT NULL
+);

@@ -1,0 +1,159 @@
+"""A PostgreSQL of our own: a cluster in a temporary directory, run by an unprivileged user."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+UNPRIVILEGED = "nobody"
+_FAST = (
+    *("-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off"),
+    *("-c", "max_connections=60", "-c", "listen_addresses=127.0.0.1", "-c", "logging_collector=off"),
+)
+
+
+def programs() -> Path | None:
+    """Where initdb and postgres are; Debian keeps them off the path."""
+    if found := shutil.which("initdb"):
+        return Path(found).parent
+    versions = sorted(
+        Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: path.parts[-3].zfill(4)
+    )
+    return versions[-1].parent if versions else None
+
+
+class Cluster:
+    """One PostgreSQL server process and its databases."""
+
+    def __init__(self, directory: Path, binaries: Path) -> None:
+        self._directory = directory
+        self._binaries = binaries
+        self._process: subprocess.Popen[bytes] | None = None
+        self._made = 0
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.port: int = listener.getsockname()[1]
+
+    @property
+    def pid(self) -> int:
+        """The process id of the postmaster."""
+        assert self._process is not None
+        return self._process.pid
+
+    def initialize(self) -> None:
+        """Make the cluster's files."""
+        self._run("initdb", "-D", str(self._data), "-U", "farhand", "-A", "trust", "-E", "UTF8",
+                  "--locale=C.UTF-8", "--no-sync")  # fmt: skip
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        with (self._directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port),
+                 "-k", str(self._directory), *_FAST],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **_unprivileged(),
+            )  # fmt: skip
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.execute("SELECT 1")
+                return
+            except Exception:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """End it: SIGINT fast, SIGQUIT as in a crash."""
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            self._process = None
+
+    def url(self, database: str) -> str:
+        """The address of a database."""
+        return f"postgresql://farhand@127.0.0.1:{self.port}/{database}"
+
+    def execute(self, sql: str, database: str = "postgres") -> list[Any]:
+        """Run one statement in a connection of its own; its rows, if any."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True, connect_timeout=5) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def database(self, template: str = "template0") -> str:
+        """The address of a new database."""
+        self._made += 1
+        name = f"farhand{self._made}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    @property
+    def _data(self) -> Path:
+        return self._directory / "data"
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [str(self._binaries / program), *arguments], capture_output=True, text=True, **_unprivileged()
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """A running cluster, gone at the end. `programs` must have found one."""
+    binaries = programs()
+    assert binaries is not None
+    with tempfile.TemporaryDirectory(prefix="farhand-pg-", ignore_cleanup_errors=True) as name:
+        directory = Path(name)
+        if os.geteuid() == 0:
+            shutil.chown(directory, UNPRIVILEGED)
+        running = Cluster(directory, binaries)
+        running.initialize()
+        running.start()
+        try:
+            yield running
+        finally:
+            running.stop()
+
+
+@cache
+def shared() -> Cluster:
+    """The one cluster of this test session, started by the first test that needs it."""
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return stack.enter_context(cluster())
+
+
+@cache
+def migrated() -> str:
+    """A database of the shared cluster that is as the migrations leave it, to copy."""
+    from farhand.store import postgresql
+    from farhand.store.migrate import packaged
+
+    url = shared().database()
+    name = url.rpartition("/")[2]
+    postgresql.open_writing(url, packaged("postgresql")).close()
+    return name
+
+
+def _unprivileged() -> dict[str, Any]:
+    """PostgreSQL refuses to be run by root."""
+    if os.geteuid() != 0:
+        return {}
+    import grp
+    import pwd
+
+    user = pwd.getpwnam(UNPRIVILEGED)
+    return {"user": user.pw_uid, "group": grp.getgrgid(user.pw_gid).gr_gid, "extra_groups": [], "cwd": "/"}
