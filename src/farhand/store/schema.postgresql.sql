@@ -20,7 +20,8 @@ CREATE TABLE flows (
     bundle TEXT NOT NULL,
     fingerprint TEXT NOT NULL,
     present BIGINT NOT NULL,
-    updated_at DOUBLE PRECISION NOT NULL
+    updated_at DOUBLE PRECISION NOT NULL,
+    tags TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX flows_of_project ON flows (project);
 
@@ -42,13 +43,17 @@ CREATE TABLE runs (
     attempt BIGINT NOT NULL,
     result TEXT,
     error TEXT,
-    idempotency_key TEXT
+    idempotency_key TEXT,
+    retry_of TEXT,
+    sweep TEXT
 );
 CREATE INDEX runs_of_flow ON runs (flow, id);
 CREATE INDEX runs_in_state ON runs (state, id);
 CREATE INDEX runs_of_flow_in_state ON runs (flow, state, id);
 CREATE INDEX runs_of_scripts ON runs (id) WHERE origin = 'script' AND ended_at IS NULL;
 CREATE UNIQUE INDEX runs_once ON runs (flow, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX runs_retried ON runs (retry_of) WHERE retry_of IS NOT NULL;
+CREATE INDEX runs_of_sweep ON runs (sweep, id) WHERE sweep IS NOT NULL;
 
 -- The one queue. `lease` and `worker` are set while the job is leased or running, and only then.
 CREATE TABLE jobs (
@@ -83,6 +88,8 @@ CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
 CREATE INDEX jobs_of_run ON jobs (run, key);
 -- One open job for each call of a run, whoever asks for it and however often.
 CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended';
+-- How many of a flow's runs are under way, for its max_concurrent.
+CREATE INDEX jobs_live_of_flow ON jobs (flow) WHERE kind = 'run' AND state IN ('leased', 'running');
 CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended';
 
 CREATE TABLE attempts (
@@ -113,7 +120,8 @@ CREATE TABLE recorded (
     PRIMARY KEY (job, lease, source)
 );
 
--- `place` is the call's index in a .map().
+-- `place` is the call's index in a .map(); `seeded` marks an outcome taken over from the run that this one
+-- retries. A call that a seeded placed call's engine made has no job yet: `job` is then RUN/KEY of that call.
 CREATE TABLE task_runs (
     run TEXT NOT NULL REFERENCES runs (id),
     key TEXT NOT NULL,
@@ -131,6 +139,7 @@ CREATE TABLE task_runs (
     error TEXT,
     job TEXT,
     placed TEXT,
+    seeded BIGINT NOT NULL DEFAULT 0,
     PRIMARY KEY (run, key)
 );
 CREATE UNIQUE INDEX task_runs_in_order ON task_runs (run, number);
