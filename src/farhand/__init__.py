@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .sdk import current_run, emit, exponential, flow, get_logger, load_artifact, save_artifact, task
+    from .sdk import (
+        current_run,
+        emit,
+        exponential,
+        flow,
+        get_logger,
+        load_artifact,
+        save_artifact,
+        task,
+        unmapped,
+    )
 
 __all__ = [
     "current_run",
@@ -18,6 +28,7 @@ __all__ = [
     "load_artifact",
     "save_artifact",
     "task",
+    "unmapped",
 ]
 
 

@@ -25,7 +25,7 @@ PATIENCE_S = 30.0
 def make_runtime(directory: Path) -> Path:
     """The runtime as the server packs it: nothing but the parts an engine may import."""
     package, worker = Path(farhand.__file__).parent, Path(farhand_worker.__file__).parent
-    for name in ("__init__.py", "errors.py"):
+    for name in ("__init__.py", "errors.py", "retrying.py"):
         target = directory / "farhand" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(package / name, target)

@@ -36,7 +36,7 @@ def run(what: str, given: tuple[str, ...], home: Path | None, as_json: bool) -> 
     FILE is a Python file; FLOW may be left out when the file has one flow. The run is recorded in the
     home, where a server shows it. Exit 1 when the flow fails.
     """
-    from ..sdk.script import run_script
+    from ..sdk.script import run_here
 
     if home is not None:
         os.environ["FARHAND_HOME"] = str(home.expanduser().absolute())
@@ -46,7 +46,7 @@ def run(what: str, given: tuple[str, ...], home: Path | None, as_json: bool) -> 
         bound = parameters.bind_params(read_params(parameters.schema(), given))
         began = time.monotonic()
         try:
-            value = run_script(flow, bound)
+            value = run_here(flow, bound)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a flow may raise anything; all of it is told
             _tell_failure(flow, error, time.monotonic() - began)
             outcome: dict[str, Any] = {"state": "failed", "error": f"{type(error).__name__}: {error}"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from .artifacts import load_artifact, save_artifact
 from .context import current_run
 from .flows import Flow, flow
-from .futures import Future, Futures
+from .futures import Future, Futures, unmapped
 from .metrics import emit
 from .references import ArtifactRef
 from .retries import exponential
@@ -35,6 +35,7 @@ __all__ = [
     "load_artifact",
     "save_artifact",
     "task",
+    "unmapped",
 ]
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from contextvars import ContextVar, Token
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Type
+from typing import Any, Callable, Dict, List, Optional, Set, Type
 
 from farhand.errors import Cancelled, NotInFlow
 
@@ -71,21 +71,27 @@ class Run:
         self.pool = Pool()
         self.main_thread = threading.get_ident()
         self.cancelled: Optional[str] = None
+        self.cancels_on_loop = False
+        self.loop_tasks: Set[Any] = set()
         self.abandoned = False
         self.said: Dict[str, bool] = {}
         self._on_cancel: List[Callable[[], None]] = []
         self._lock = threading.Lock()
 
     def cancel(self, reason: str) -> None:
-        """Raise `Cancelled` in everything this run does here, at once."""
+        """Raise `Cancelled` in everything this run does here, at once.
+
+        An ``async def`` body is cancelled by its loop first; once more, and it is interrupted as it stands.
+        """
         with self._lock:
-            self.cancelled = reason
+            again, self.cancelled = self.cancelled is not None, reason
             callbacks = list(self._on_cancel)
         self.pool.drop_waiting(Cancelled(reason))
         for callback in callbacks:
             callback()
         self.interrupt_calls(Cancelled)
-        interrupter.raise_in(self.main_thread, Cancelled, lambda: True)
+        if again or not self.cancels_on_loop:
+            interrupter.raise_in(self.main_thread, Cancelled, lambda: True)
 
     @uninterrupted
     def on_cancel(self, callback: Callable[[], None]) -> None:
@@ -113,6 +119,10 @@ class Run:
     def wait_for_calls(self) -> None:
         """Wait for every call that was submitted; a failure that nobody has looked at is said."""
         self.pool.wait()
+        self.tell_unseen_failures()
+
+    def tell_unseen_failures(self) -> None:
+        """Say which calls failed though nobody has asked for their results."""
         for future in self.pool.unseen_failures():
             if future.error is not None:
                 text = f"{type(future.error).__name__}: {future.error}"
@@ -168,7 +178,10 @@ def enter(frame: Optional[Frame]) -> Token[Optional[Frame]]:
 
 def leave(token: Token[Optional[Frame]]) -> None:
     """End the frame that `enter` began."""
-    _frame.reset(token)
+    try:
+        _frame.reset(token)
+    except ValueError:
+        return  # a coroutine that nobody awaits any more is closed wherever it is collected
 
 
 def set_root(frame: Optional[Frame]) -> None:

@@ -22,13 +22,16 @@ class Abandoned(BaseException):
 
 
 class Deadline:
-    """The limit of one call on the current thread. Deadlines of nested calls do not take each other's."""
+    """The limit of one call on the current thread. Deadlines of nested calls do not take each other's.
 
-    def __init__(self, name: str, timeout_s: float) -> None:
+    It strikes ``later_s`` after the timeout, for work that keeps the time itself unless it is stuck.
+    """
+
+    def __init__(self, name: str, timeout_s: float, later_s: float = 0.0) -> None:
         self.fired = False
         self.abandoned = False
         self._message = f"{name} took longer than its timeout of {timeout_s:g} s"
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s + later_s
         self._thread = threading.get_ident()
         self._main = threading.current_thread() is threading.main_thread()
         self._closed = False

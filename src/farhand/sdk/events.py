@@ -33,9 +33,13 @@ def log(at: float, text: str, stream: str, level: str, task: Optional[str]) -> s
     return f'{head},"task":"{task}"}}]\n' if task else head + "}]\n"
 
 
-def task_began(key: str, name: str, at: float, scope: str, index: Optional[int]) -> str:
+def task_began(
+    key: str, name: str, at: float, scope: str, index: Optional[int], needs: Optional[List[str]] = None
+) -> str:
     """A call begins here."""
     place = "" if index is None else f',"index":{index}'
+    if needs:
+        place += f',"needs":{dumps(needs)}'
     return f'["task",{{"key":"{key}","name":{quoted(name)},"at":{at!r},"scope":"{scope}"{place}}}]\n'
 
 

@@ -45,6 +45,7 @@ class Flow(Step[F], Generic[F]):
         self.description = description or (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
         self.hooks = hooks or Hooks()
         self._parameters: Optional[Parameters] = None
+        self.invoke = self._invoke
 
     @property
     def parameters(self) -> Parameters:
@@ -62,11 +63,15 @@ class Flow(Step[F], Generic[F]):
         }
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        bound = self.parameters.bind(args, kwargs)
         frame = current()
         if frame is None:
-            return run_script(self, bound)
-        return calls.call(self, frame, bound.args, bound.kwargs)
+            return run_script(self, self.parameters.bind(args, kwargs))
+        return calls.call(self, frame, args, kwargs)
+
+    def _invoke(self, *args: Any, **kwargs: Any) -> Any:
+        """As a call inside of a run, when its arguments are there."""
+        bound = self.parameters.bind(args, kwargs)
+        return self.body(*bound.args, **bound.kwargs)
 
 
 @overload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from typing import (
@@ -9,6 +10,7 @@ from typing import (
     Callable,
     Deque,
     Dict,
+    Generator,
     Generic,
     Iterable,
     Iterator,
@@ -43,6 +45,7 @@ class Future(Generic[T]):
         "_value",
         "index",
         "key",
+        "loop_thread",
         "name",
         "seen",
     )
@@ -54,6 +57,7 @@ class Future(Generic[T]):
         self._value: Any = _UNSET
         self._error: Optional[BaseException] = None
         self.seen = False
+        self.loop_thread: Optional[int] = None
         self._callbacks: List[Callable[[], None]] = []
         self._run: Optional[Callable[[], None]] = None
 
@@ -87,7 +91,17 @@ class Future(Generic[T]):
         self.seen = True
         return self._error
 
+    def __await__(self) -> Generator[Any, None, T]:
+        """``await future`` in a coroutine: as ``result()``, while the loop goes on."""
+        if not self.done():
+            from . import aio  # noqa: PLC0415 - who awaits has asyncio already
+
+            yield from aio.ended(self).__await__()
+        return self.result()
+
     def _wait(self, timeout: Optional[float]) -> None:
+        if self.loop_thread == threading.get_ident():
+            raise RuntimeError(f"{self.name} runs on the loop of this very thread; await the future instead")
         if threading.current_thread().name.startswith(_PREFIX) and self._run is not None:
             self._run()  # a thread of the pool never waits for a call that waits for a thread
             if self.done():
@@ -138,12 +152,30 @@ class Futures(List["Future[T]"]):
         """The values of all of them, in order; raises the first failure in that order."""
         return [future.result() for future in self]
 
+    def __await__(self) -> Generator[Any, None, List[T]]:
+        """``await futures`` in a coroutine: as ``result()``, while the loop goes on."""
+        values: List[T] = []
+        for future in self:
+            values.append((yield from future.__await__()))
+        return values
+
+
+class unmapped:  # noqa: N801 - it reads as a verb where it is used
+    """Marks an argument of ``.map()`` that is the same in every call, though it is iterable."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
 
 # ---------------------------------------------------------------- arguments
 
+_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, Futures})
+
 
 def find_futures(values: Iterable[Any]) -> List[Future[Any]]:
-    """The futures among ``values`` and in lists, tuples and dicts within them."""
+    """The futures among ``values``, and in the lists, tuples, sets, dicts and dataclasses within them."""
     found: List[Future[Any]] = []
     for value in values:
         kind = type(value)
@@ -151,26 +183,52 @@ def find_futures(values: Iterable[Any]) -> List[Future[Any]]:
             continue
         if kind is Future:
             found.append(value)
-        elif kind is list or kind is tuple or kind is Futures:
-            if not set(map(type, value)) <= _SCALARS:
-                found.extend(find_futures(value))
-        elif kind is dict and not set(map(type, value.values())) <= _SCALARS:
-            found.extend(find_futures(value.values()))
+        elif kind in _CONTAINERS or hasattr(kind, "__dataclass_fields__"):
+            _find_within(value, found, set())
     return found
 
 
+def _find_within(value: Any, found: List[Future[Any]], seen: Set[int]) -> None:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    members = _members(value)
+    if set(map(type, members)) <= _SCALARS:
+        return
+    for member in members:
+        kind = type(member)
+        if kind is Future:
+            found.append(member)
+        elif kind in _CONTAINERS or hasattr(kind, "__dataclass_fields__"):
+            _find_within(member, found, seen)
+
+
+def _members(value: Any) -> Any:
+    kind = type(value)
+    if kind is dict:
+        return value.values()
+    if kind in _CONTAINERS:
+        return value
+    return [getattr(value, name, None) for name in kind.__dataclass_fields__]
+
+
 def resolve(value: Any) -> Any:
-    """``value`` with the results in the place of its futures."""
+    """``value`` with the results in the place of its futures; what holds none stays the object it is."""
     kind = type(value)
     if kind is Future:
         return value.result()
-    if kind is list or kind is Futures:
-        return [resolve(item) for item in value]
-    if kind is tuple:
-        return tuple(resolve(item) for item in value)
+    if kind in _SCALARS or not find_futures((value,)):
+        return value
     if kind is dict:
         return {name: resolve(item) for name, item in value.items()}
-    return value
+    if kind is Futures:
+        return value.result()
+    if kind in _CONTAINERS:
+        return kind(resolve(item) for item in value)
+    changed = copy.copy(value)
+    for name in kind.__dataclass_fields__:
+        object.__setattr__(changed, name, resolve(getattr(value, name, None)))
+    return changed
 
 
 @uninterrupted
@@ -199,7 +257,7 @@ def rows(arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Iterator[Any]:
     if not any(column is not None for column in columns):
         raise TypeError("map() needs at least one iterable")
     names = list(named)
-    fixed = (*arguments, *named.values())
+    fixed = [v.value if type(v) is unmapped else v for v in (*arguments, *named.values())]
     while True:
         row: List[Any] = []
         ended = 0
@@ -216,8 +274,10 @@ def rows(arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Iterator[Any]:
 
 def _column(argument: Any) -> Optional[Iterator[Any]]:
     if isinstance(argument, dict):
-        raise TypeError("map() over a dict is ambiguous; pass its keys(), values() or items()")
-    if isinstance(argument, (str, bytes)):
+        raise TypeError(
+            "map() over a dict is ambiguous; pass its keys(), values() or items(), or unmapped(…)"
+        )
+    if isinstance(argument, (str, bytes, unmapped)):
         return None
     try:
         return iter(argument)
@@ -241,7 +301,7 @@ class Pool:
         self._closed = False
         self.running: Set[int] = set()
         self._failed: List[Future[Any]] = []
-        self._waiters: List[Any] = []
+        self._waiters: List[Callable[[], None]] = []
 
     @uninterrupted
     def submit(self, function: Callable[[], None], future: Future[Any]) -> None:
@@ -286,15 +346,21 @@ class Pool:
         """Wait until every call has ended; False when some have not after ``timeout_s``."""
         return self._waiter().acquire(timeout=-1 if timeout_s is None else timeout_s)
 
-    @uninterrupted
     def _waiter(self) -> Any:
         """A lock that is free once every call has ended."""
         waiter = threading.Lock()
+        waiter.acquire()
+        self.when_idle(waiter.release)
+        return waiter
+
+    @uninterrupted
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once every call has ended; at once if they all have."""
         with self._changed:
             if self._unfinished > 0:
-                waiter.acquire()
-                self._waiters.append(waiter)
-        return waiter
+                self._waiters.append(callback)
+                return
+        callback()
 
     @uninterrupted
     def close(self) -> None:
@@ -320,7 +386,7 @@ class Pool:
             self._unfinished -= 1
             if self._unfinished <= 0:
                 while self._waiters:
-                    self._waiters.pop().release()
+                    self._waiters.pop()()
 
     def _start_thread(self) -> None:
         name = f"{_PREFIX}{len(self._threads) + 1}"

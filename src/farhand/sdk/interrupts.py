@@ -18,6 +18,8 @@ import time
 from types import FrameType
 from typing import Any, Callable, List, Optional, Set, Type, TypeVar
 
+from farhand.errors import Cancelled
+
 from .forks import on_fork
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -155,6 +157,14 @@ class Interrupter:
         kind, self._pending = self._pending, None
         if self._windows and self._wanted():
             raise kind
+
+
+def is_interruption(error: BaseException) -> bool:
+    """Whether the code that raised it did not fail, but was made to end."""
+    if isinstance(error, (Cancelled, KeyboardInterrupt, GeneratorExit)):
+        return True
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(error, asyncio.CancelledError)
 
 
 def clear_async(thread: int) -> None:

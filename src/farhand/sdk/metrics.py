@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Generator, TypeVar
 
 from . import events
 from .context import current
+
+T = TypeVar("T")
 
 
 def emit(**numbers: Any) -> None:
@@ -25,3 +27,19 @@ def emit(**numbers: Any) -> None:
     if frame is not None and values and frame.run.recorder.recording:
         body = {"at": time.time(), "values": values, "task": frame.key or None}
         frame.run.recorder.write(events.line("metric", body))
+
+
+def drained(function: Callable[..., Generator[Any, None, T]], *args: Any, **kwargs: Any) -> T:
+    """Run a generator function to its return value; each ``yield {"loss": 0.3}`` is an ``emit``."""
+    points = function(*args, **kwargs)
+    while True:
+        try:
+            point = next(points)
+        except StopIteration as end:
+            return end.value
+        if not isinstance(point, dict):
+            points.close()
+            raise TypeError(
+                f"{function.__name__} may yield only dicts of numbers, as in yield {{'loss': 0.3}}"
+            )
+        emit(**point)

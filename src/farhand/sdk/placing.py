@@ -48,6 +48,7 @@ class Placer:
             "scope": made.scope,
             "index": made.index,
             "settings": step.options.settings(),
+            "needs": made.needs() or None,
         }
         run.recorder.write(events.line("call", body, digests), urgent=True)
         if run.cancelled is not None:

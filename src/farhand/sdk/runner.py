@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -16,7 +17,7 @@ from .checkpoints import Ledger
 from .context import Frame, Run, enter, leave, set_root
 from .deadlines import Deadline
 from .flows import Flow
-from .interrupts import interrupter
+from .interrupts import interrupter, is_interruption
 from .output import streams
 from .placing import Placer
 from .restore import Snapshot, end_descendants, threads_now, threads_remain
@@ -29,6 +30,10 @@ Result = Dict[str, Any]
 
 STOPPED = "stopped"
 """The reason of a cancel that ends the attempt without an end of its run: no result is written."""
+
+
+LOOP_S = 2.0
+"""So long after its timeout the body of an ``async def`` flow is interrupted as if it were plain code."""
 
 
 class BadParameters(Exception):
@@ -125,14 +130,23 @@ class Job:
             os.chdir(cwd)
         step = self._load()
         args, kwargs = self._arguments(step)
-        timeout_s = self._header.get("timeout_s")
-        if timeout_s is None:
-            value = step.function(*args, **kwargs)
-        else:
-            deadline = Deadline(step.name, timeout_s)
-            value = deadline.run(lambda: step.function(*args, **kwargs), self._run.grace_s, None)
+        value = self._perform(step, args, kwargs)
         self._run.wait_for_calls()
         return value
+
+    def _perform(self, step: Step[Any], args: Any, kwargs: Any) -> Any:
+        timeout_s = self._header.get("timeout_s")
+        body = step.body
+        later_s = 0.0
+        if step.is_async:
+            from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+            body = functools.partial(aio.run_body, self._run, step, timeout_s)
+            later_s = LOOP_S  # the loop keeps the time, unless it is blocked
+        if timeout_s is None:
+            return body(*args, **kwargs)
+        deadline = Deadline(step.name, timeout_s, later_s)
+        return deadline.run(lambda: body(*args, **kwargs), self._run.grace_s, None)
 
     def _load(self) -> Step[Any]:
         step = loading.load(self._header["entry"], self._root)
@@ -166,7 +180,7 @@ class Job:
 
     def _failure(self, error: BaseException) -> Result:
         cancelled = self._run.cancelled
-        if cancelled is not None and isinstance(error, (Cancelled, KeyboardInterrupt)):
+        if cancelled is not None and is_interruption(error):
             return {"state": "cancelled", "at": time.time(), "reason": cancelled, "message": str(error)}
         return {
             "state": "failed",

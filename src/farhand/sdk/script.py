@@ -12,12 +12,13 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from farhand.errors import Cancelled, InvalidParameters
 
-from . import encoding, events, parameters
+from . import drive, encoding, events, parameters
 from .checkpoints import Ledger
 from .context import Frame, Recorder, Run, enter, home, leave
 from .deadlines import Deadline
+from .drive import Procedure
 from .ids import new_id
-from .interrupts import interrupter
+from .interrupts import interrupter, is_interruption
 from .journal import Journal, warn
 from .output import streams
 from .steps import Step
@@ -27,7 +28,24 @@ _CONCLUDE = "result"
 
 
 def run_script(step: Step[Any], bound: Any) -> Any:
-    """Run a flow from its call to its value or exception, with its retries."""
+    """Run a flow from its call to its value or exception, with its retries; an ``async def`` is awaited."""
+    if step.is_async:
+        from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+        return aio.run(_conducted(step, bound))
+    return drive.run(_conducted(step, bound))
+
+
+def run_here(step: Step[Any], bound: Any) -> Any:
+    """The same from plain code, with a loop of its own for an ``async def``."""
+    if step.is_async:
+        from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+        return aio.run_on_new_loop(_conducted(step, bound))
+    return drive.run(_conducted(step, bound))
+
+
+def _conducted(step: Step[Any], bound: Any) -> Procedure[Any]:
     run_id = new_id()
     recorder = _recorder(step, run_id, bound.arguments)
     ledger = Ledger(remember=step.options.retries > 0)
@@ -39,7 +57,7 @@ def run_script(step: Step[Any], bound: Any) -> Any:
         interrupter.open()
     token = enter(Frame(run, "", step.name))
     try:
-        return _with_retries(step, run, bound)
+        return (yield from _with_retries(step, run, bound))
     finally:
         leave(token)
         if in_main:
@@ -50,12 +68,12 @@ def run_script(step: Step[Any], bound: Any) -> Any:
         recorder.close()
 
 
-def _with_retries(step: Step[Any], run: Run, bound: Any) -> Any:
+def _with_retries(step: Step[Any], run: Run, bound: Any) -> Procedure[Any]:
     tries = 0
     while True:
         tries += 1
         try:
-            value = _once(step, run, bound)
+            value = yield _body(step, run, bound)
         except Exception as error:  # any exception of user code is a failed attempt
             if tries > step.options.retries or not step.options.retry_on.allows(error):
                 _fail(run, error)
@@ -63,17 +81,26 @@ def _with_retries(step: Step[Any], run: Run, bound: Any) -> Any:
             text = f"attempt {tries} of {step.options.retries + 1} failed"
             run.log(f"{text}: {encoding.summary_of(error)}", "warning")
             run.ledger.restart()
-            time.sleep(step.options.retry_delay.delay_s(tries))
         except BaseException as error:  # an interruption, or sys.exit(): recorded, and passed on
             _fail(run, error)
             raise
         else:
             _complete(run, value)
             return value
+        yield step.options.retry_delay.delay_s(tries)
+
+
+def _body(step: Step[Any], run: Run, bound: Any) -> Callable[[], Any]:
+    """What one attempt of the flow calls, or awaits."""
+    if step.is_async:
+        from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+        return lambda: aio.body(run, step, bound.args, bound.kwargs, step.options.timeout_s)
+    return lambda: _once(step, run, bound)
 
 
 def _once(step: Step[Any], run: Run, bound: Any) -> Any:
-    body: Callable[[], Any] = lambda: step.function(*bound.args, **bound.kwargs)  # noqa: E731
+    body: Callable[[], Any] = lambda: step.body(*bound.args, **bound.kwargs)  # noqa: E731
     try:
         if step.options.timeout_s is None:
             value = body()
@@ -107,7 +134,7 @@ def _fail(run: Run, error: BaseException) -> None:
     if not run.recorder.recording:
         return
     streams.finish_all()
-    interrupted = isinstance(error, (KeyboardInterrupt, Cancelled))
+    interrupted = is_interruption(error)
     body: Dict[str, Any] = {
         "state": "cancelled" if interrupted else "failed",
         "at": time.time(),

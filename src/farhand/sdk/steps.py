@@ -9,11 +9,22 @@ from typing import Any, Callable, Dict, Generic, Iterator, List, Optional, Set, 
 
 from farhand.errors import NotSupported
 
+from .metrics import drained
 from .options import Options
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _body_of(function: Callable[..., Any]) -> Tuple[bool, Callable[..., Any]]:
+    """Whether it is awaited, and what to call: a generator's yields are metrics and its return the value."""
+    flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
+    if flags & inspect.CO_ASYNC_GENERATOR:
+        raise NotSupported("an async generator returns no value; write emit(…) where it has yield")
+    if flags & inspect.CO_GENERATOR:
+        return False, functools.partial(drained, function)
+    return bool(flags & inspect.CO_COROUTINE), function
 
 
 class Step(Generic[F]):
@@ -22,12 +33,10 @@ class Step(Generic[F]):
     word = "step"
 
     def __init__(self, function: F, name: Optional[str], options: Options) -> None:
-        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise NotSupported(
-                f"async def {self.word}s are not supported yet; write {function.__name__} with def"
-            )
         functools.update_wrapper(self, function)  # pyright: ignore[reportArgumentType]
         self.function = function
+        self.is_async, self.body = _body_of(function)
+        self.invoke = self.body
         self.name = name or function.__name__
         self.options = options
         self.entry = f"{function.__module__}:{function.__qualname__}"
@@ -86,6 +95,11 @@ class Step(Generic[F]):
                 self._by_position = -2 if not positional else len(positional)
         else:
             self._by_position = -2
+
+    def takes(self, name: str) -> bool:
+        """Whether the function has a parameter of this name, as far as its code says."""
+        code = getattr(self.function, "__code__", None)
+        return code is not None and name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     def __reduce__(self) -> str:
         return self.function.__qualname__

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Generic, Optional, TypeVar, Union, overload
+from typing import Any, Callable, Generic, Iterable, Optional, TypeVar, Union, overload
 
-from farhand.errors import NotInFlow
+from farhand.errors import NotInFlow, Usage
 
 from . import calls, futures
 from .context import Frame, current
@@ -15,32 +15,46 @@ from .steps import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+WaitFor = Union[Future[Any], Iterable[Future[Any]], None]
+"""Futures whose end a call waits for without taking their results."""
+
 
 class Task(Step[F], Generic[F]):
     """A decorated task. Outside of a run a call is a call of the plain function."""
 
     word = "task"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __init__(self, function: F, name: Optional[str], options: Options) -> None:
+        super().__init__(function, name, options)
+        if self.takes("wait_for"):
+            raise Usage(
+                f"{self.name} may not name a parameter wait_for: calls of tasks have an option of that name"
+            )
+
+    def __call__(self, *args: Any, wait_for: WaitFor = None, **kwargs: Any) -> Any:
         frame = current()
         if frame is None:
             return self.function(*args, **kwargs)
-        return calls.call(self, frame, args, kwargs)
+        return calls.call(self, frame, args, kwargs, wait_for)
 
-    def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Call on another thread, or the machine the task asks for; arguments may be futures."""
-        return calls.submit(self, self._frame("submit"), args, kwargs)
+    def submit(self, *args: Any, wait_for: WaitFor = None, **kwargs: Any) -> Future[Any]:
+        """Call on another thread, or the machine the task asks for; an async task on the running loop.
 
-    def map(self, *args: Any, **kwargs: Any) -> Futures[Any]:
+        Arguments may be futures, also inside of lists, tuples, sets, dicts and dataclasses. The call begins
+        when those and the futures of ``wait_for`` have ended, and fails with the first that failed.
+        """
+        return calls.submit(self, self._frame("submit"), args, kwargs, None, wait_for)
+
+    def map(self, *args: Any, wait_for: WaitFor = None, **kwargs: Any) -> Futures[Any]:
         """Submit one call for each item of the iterables, in order.
 
         Iterables of unequal lengths are a TypeError before anything is called. What is no iterable, and
-        text and bytes, is the same in every call.
+        text, bytes and what is `unmapped`, is the same in every call.
         """
         frame = self._frame("map")
         calls_to_make = list(futures.rows(args, kwargs))
         return Futures(
-            calls.submit(self, frame, positional, named, index)
+            calls.submit(self, frame, positional, named, index, wait_for)
             for index, (positional, named) in enumerate(calls_to_make)
         )
 

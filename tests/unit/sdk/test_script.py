@@ -67,13 +67,17 @@ def test_a_parameter_that_is_not_supported_is_refused_at_decoration() -> None:
         flow(colour=1)  # type: ignore[call-overload]
 
 
-def test_coroutine_functions_are_refused_with_a_sentence() -> None:
-    async def later() -> None: ...
+def test_an_async_generator_is_refused_with_a_sentence() -> None:
+    async def later() -> Any:
+        yield 1
 
-    with pytest.raises(NotSupported, match="async def tasks are not supported yet"):
+    with pytest.raises(NotSupported, match="async generator"):
         task(later)
-    with pytest.raises(NotSupported, match="async def flows"):
-        flow(later)
+
+
+def test_a_task_may_not_take_the_name_of_an_option_of_calls() -> None:
+    with pytest.raises(Usage, match="wait_for"):
+        task(lambda wait_for: None)
 
 
 @pytest.mark.parametrize(

@@ -318,13 +318,14 @@ MESSAGES: Dict[str, Type[Any]] = {
 
 @dataclass(frozen=True)
 class Started:
-    """User code begins."""
+    """User code begins. Comes again with ``name``, what the run is called, once its parameters are known."""
 
     kind: ClassVar[str] = "started"
     at: float
     pid: int
     python: str
     host: str = ""
+    name: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -351,7 +352,10 @@ class Metric:
 
 @dataclass(frozen=True)
 class TaskBegan:
-    """A task call began in this engine. ``index`` is its place in a ``.map()``."""
+    """A task call began in this engine. ``index`` is its place in a ``.map()``.
+
+    ``needs`` are the keys of the calls whose results it takes or waits for; at most a thousand.
+    """
 
     kind: ClassVar[str] = "task"
     key: str
@@ -359,6 +363,7 @@ class TaskBegan:
     at: float
     scope: str = ""
     index: Optional[int] = None
+    needs: Optional[List[str]] = None
 
 
 @dataclass(frozen=True)
@@ -393,6 +398,7 @@ class Call:
     scope: str = ""
     index: Optional[int] = None
     settings: Dict[str, Any] = field(default_factory=dict)
+    needs: Optional[List[str]] = None
 
 
 @dataclass(frozen=True)

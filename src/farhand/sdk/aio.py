@@ -1,0 +1,175 @@
+"""Calls of ``async def`` tasks and flows. Imported, and asyncio with it, only where there is one.
+
+A call's key is settled when it is made, before anything is awaited, so it follows the order of the code and
+not that of the loop. Its work is awaited where the call is; ``.submit()`` makes a task of the running loop.
+Cancellation and timeouts are those of asyncio: a coroutine meets them where it awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, Coroutine, Dict, Optional, Tuple, TypeVar
+
+from farhand.errors import Cancelled, TimedOut
+
+from . import calls
+from .attempts import performed
+from .calls import Call
+from .context import Run
+from .drive import Procedure
+from .futures import Future
+from .steps import Step
+
+T = TypeVar("T")
+
+_running: set[asyncio.Task[Any]] = set()
+"""The loop itself holds its tasks weakly."""
+
+
+async def run(procedure: Procedure[T]) -> T:
+    """Run a procedure (see `drive`), awaiting what it asks for."""
+    try:
+        wanted = next(procedure)
+        while True:
+            try:
+                answer = await (asyncio.sleep(wanted) if isinstance(wanted, (int, float)) else wanted())
+            except BaseException as error:  # noqa: BLE001 - the procedure decides
+                wanted = procedure.throw(error)
+            else:
+                wanted = procedure.send(answer)
+    except StopIteration as end:
+        return end.value
+
+
+def run_on_new_loop(procedure: Procedure[T]) -> T:
+    """The same on a thread that runs no loop."""
+    return asyncio.run(run(procedure))
+
+
+async def called(made: Call) -> Any:
+    """Await a call that was made: replayed, run on this loop, or run elsewhere."""
+    replayed = calls.replay(made)
+    if replayed is not None:
+        return replayed[0]
+    await _settle_inputs(made)
+    if calls.placed_elsewhere(made):
+        return await calls.submit_placed(made, Future(made.key, made.step.name))
+    return await run(performed(made))
+
+
+def submitted(made: Call, future: Future[Any]) -> Future[Any]:
+    """Run the call as a task of the running loop; ``future`` settles with it."""
+    future.loop_thread = threading.get_ident()
+    made.run.pool.track(future)
+    task = asyncio.ensure_future(_run_into(made, future))
+    _running.add(task)
+    made.run.loop_tasks.add(task)
+    task.add_done_callback(_running.discard)
+    task.add_done_callback(made.run.loop_tasks.discard)
+    return future
+
+
+async def _run_into(made: Call, future: Future[Any]) -> None:
+    try:
+        await _settle_inputs(made)
+        value = await run(performed(made))
+    except asyncio.CancelledError as error:
+        future.settle(error=Cancelled(made.run.cancelled or f"{made.step.name} was cancelled"))
+        raise error
+    except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the future
+        future.settle(error=error)
+    else:
+        future.settle(value)
+
+
+async def _settle_inputs(made: Call) -> None:
+    for future in made.awaited:
+        await future
+    made.resolved()
+
+
+async def ended(future: Future[Any]) -> None:
+    """Wait, on this loop, until a call has ended in whatever way."""
+    loop = asyncio.get_running_loop()
+    arrived = loop.create_future()
+
+    def arrive() -> None:
+        if not arrived.done():
+            arrived.set_result(None)
+
+    future.when_done(lambda: _soon(loop, arrive))
+    await arrived
+
+
+def _soon(loop: asyncio.AbstractEventLoop, function: Any) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(function)
+
+
+async def limited(coroutine: Coroutine[Any, Any, T], name: str, timeout_s: Optional[float], run: Run) -> T:
+    """The coroutine's value, or `TimedOut`. What ignores its cancellation for ``grace_s`` is left behind."""
+    if timeout_s is None:
+        return await coroutine
+    task = asyncio.ensure_future(coroutine)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+    except asyncio.CancelledError:
+        await _cancel({task}, run)
+        raise
+    if done:
+        return task.result()
+    await _cancel({task}, run)
+    raise TimedOut(f"{name} took longer than its timeout of {timeout_s:g} s")
+
+
+async def _cancel(tasks: set[asyncio.Task[Any]], run: Run) -> None:
+    """Cancel tasks and wait for their end; one that goes on costs the engine."""
+    if not tasks:
+        return
+    for task in tasks:
+        task.cancel()
+    done, left = await asyncio.wait(tasks, timeout=run.grace_s)
+    run.abandoned |= bool(left)
+    for task in done:
+        if not task.cancelled():
+            task.exception()  # looked at: the loop need not complain
+
+
+# ---------------------------------------------------------------- bodies
+
+
+async def body(
+    run: Run, step: Step[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], timeout_s: Optional[float]
+) -> Any:
+    """The body of an ``async def`` flow or placed task, and then every call that it has submitted."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    run.cancels_on_loop = True
+    run.on_cancel(lambda: _soon(loop, lambda: task.cancel() if task is not None else None))
+    try:
+        value = await limited(step.body(*args, **kwargs), step.name, timeout_s, run)
+        await _until_idle(run)
+    except BaseException as error:
+        run.pool.drop_waiting(Cancelled("the flow has ended"))
+        run.interrupt_calls(Cancelled)
+        await _cancel(set(run.loop_tasks), run)
+        if isinstance(error, asyncio.CancelledError) and run.cancelled is not None:
+            raise Cancelled(run.cancelled) from None
+        raise
+    return value
+
+
+def run_body(run: Run, step: Step[Any], timeout_s: Optional[float], *args: Any, **kwargs: Any) -> Any:
+    """The same from plain code, on a loop of its own."""
+    try:
+        return asyncio.run(body(run, step, args, kwargs, timeout_s))
+    finally:
+        run.cancels_on_loop = False
+
+
+async def _until_idle(run: Run) -> None:
+    loop = asyncio.get_running_loop()
+    idle = asyncio.Event()
+    run.pool.when_idle(lambda: _soon(loop, idle.set))
+    await idle.wait()
+    run.tell_unseen_failures()

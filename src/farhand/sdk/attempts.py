@@ -1,0 +1,163 @@
+"""One call that runs here: its attempts, its timeout, and the record of how it went."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+
+from farhand.errors import NotSerializable, TimedOut
+
+from . import encoding, events
+from .context import Frame, enter, leave
+from .deadlines import Abandoned, Deadline, is_of_an_outer_call
+from .drive import Procedure
+from .futures import Future
+from .interrupts import is_interruption
+from .output import flush_partial_line
+
+if TYPE_CHECKING:
+    from .calls import Call
+
+_LOST = 70
+"""The exit code of an engine that gives itself up because a call on its main thread does not return."""
+
+
+def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any]:
+    """The procedure of a call: every attempt, then its record. ``future`` is the call's, on a pool thread."""
+    run, step = made.run, made.step
+    began = time.time()
+    if run.recorder.recording:
+        run.recorder.write(
+            events.task_began(made.key, step.name, began, made.scope, made.index, made.needs())
+        )
+    token = enter(Frame(run, made.key, step.name))
+    attempts = [0]
+    try:
+        value = yield from _attempted(made, attempts, began, future)
+    except Abandoned:
+        raise
+    except BaseException as error:
+        flush_partial_line()
+        _record_failure(made, error, began, attempts[0])
+        raise
+    finally:
+        leave(token)
+    flush_partial_line()
+    _record_value(made, value, began, attempts[0])
+    return value
+
+
+def _attempted(
+    made: Call, attempts: List[int], began: float, future: Optional[Future[Any]]
+) -> Procedure[Any]:
+    options = made.step.options
+    while True:
+        attempts[0] += 1
+        try:
+            return (yield _attempt(made, attempts, began, future))
+        except Exception as error:  # any exception of user code is a failed attempt
+            if not _worth_another(made, error, attempts[0]):
+                raise
+            delay_s = options.retry_delay.delay_s(attempts[0])
+            _announce_retry(made, error, attempts[0], delay_s)
+        yield delay_s
+        made.run.check()
+
+
+def _worth_another(made: Call, error: Exception, attempt: int) -> bool:
+    options = made.step.options
+    if attempt > options.retries or made.run.cancelled is not None or is_of_an_outer_call(error):
+        return False
+    return options.retry_on.allows(error)
+
+
+def _attempt(
+    made: Call, attempts: List[int], began: float, future: Optional[Future[Any]]
+) -> Callable[[], Any]:
+    """What one attempt calls, or awaits."""
+    step, timeout_s = made.step, made.step.options.timeout_s
+    work: Callable[[], Any] = lambda: step.invoke(*made.args, **made.kwargs)  # noqa: E731
+    if timeout_s is None:
+        return work
+    if step.is_async:
+        from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+        return lambda: aio.limited(work(), step.name, timeout_s, made.run)
+    give_up = _giving_up(made, attempts, began, future)
+    return lambda: Deadline(step.name, timeout_s).run(work, made.run.grace_s, give_up)
+
+
+def _announce_retry(made: Call, error: Exception, attempt: int, delay_s: float) -> None:
+    options = made.step.options
+    again = f"in {delay_s:.3g} s" if delay_s else "at once"
+    text = f"{made.step.name}: attempt {attempt} of {options.retries + 1} failed, again {again}"
+    made.run.log(f"{text}: {encoding.summary_of(error)}", "warning", made.key)
+
+
+def _giving_up(
+    made: Call, attempts: List[int], began: float, future: Optional[Future[Any]]
+) -> Optional[Callable[[TimedOut], None]]:
+    """What to do when the call has not ended ``grace_s`` after its timeout."""
+    run = made.run
+    if future is None and not run.disposable:
+        return None  # in a script, the main thread can only be waited for
+
+    def give_up(error: TimedOut) -> None:
+        run.abandoned = True
+        _record_failure(made, error, began, attempts[0])
+        if future is None:
+            os._exit(_LOST)
+        run.log(f"{made.step.name} does not return; the run goes on without it", "warning", made.key)
+        run.pool.give_up_a_thread()
+        future.settle(error=error)
+
+    return give_up
+
+
+def _record_value(made: Call, value: Any, began: float, attempts: int) -> None:
+    run, key, name = made.run, made.key, made.step.name
+    ended = time.time()
+    recorder = run.recorder
+    body: Optional[Dict[str, Any]] = None
+    digests: List[str] = []
+    size = 0
+    if recorder.recording and made.why_not_kept is None:
+        try:
+            body, digests = encoding.encode(value, recorder.blobs)
+            size = encoding.size_of(body)
+        except NotSerializable as error:
+            made.why_not_kept = str(error)
+    run.ledger.remember(key, value)
+    if not recorder.recording:
+        return
+    owner = run.ledger.produced(value, key, size)
+    if made.why_not_kept is not None:
+        run.say_once(f"the outcome of {name} is not kept, a rerun calls it again: {made.why_not_kept}")
+    if body is not None:
+        body = run.ledger.alias(body, owner)
+    kept = made.why_not_kept is None
+    recorder.write(
+        events.checkpoint(key, name, made.scope, made.index, began, ended, attempts, kept, body, digests)
+    )
+
+
+def _record_failure(made: Call, error: BaseException, began: float, attempts: int) -> None:
+    if not made.run.recorder.recording:
+        return
+    interrupted = (
+        is_interruption(error) and not isinstance(error, KeyboardInterrupt)
+    ) or is_of_an_outer_call(error)
+    body = {
+        "key": made.key,
+        "name": made.step.name,
+        "state": "cancelled" if interrupted else "failed",
+        "started_at": began,
+        "ended_at": time.time(),
+        "scope": made.scope,
+        "index": made.index,
+        "attempts": attempts,
+        "kept": made.why_not_kept is None and not interrupted,
+        "error": encoding.encode_error(error),
+    }
+    made.run.recorder.write(events.line("checkpoint", body))

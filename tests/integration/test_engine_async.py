@@ -1,0 +1,120 @@
+"""``async def`` flows in a real engine process."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.fake_agent import FakeAgent
+from tests.integration.test_engine import Begin, begin, runtime  # noqa: F401 - fixtures
+
+CHAINS = """
+import asyncio
+
+@task
+async def one(i):
+    with open(os.environ["WITNESS"], "a") as file: file.write(f"one {i}\\n")
+    return {"chain": i}
+
+@task
+async def two(part):
+    if part["chain"] == int(os.environ["STUCK"]) and not os.path.exists(os.environ["GO"]):
+        print("stuck", flush=True)
+        await asyncio.sleep(60)
+    with open(os.environ["WITNESS"], "a") as file: file.write(f"two {part['chain']}\\n")
+    return part["chain"] * 10
+
+@task
+async def three(value):
+    with open(os.environ["WITNESS"], "a") as file: file.write(f"three {value}\\n")
+    return value + 1
+
+async def chain(i):
+    return await three(await two(await one(i)))
+
+@flow
+async def main(n: int = 6):
+    return await asyncio.gather(*(chain(i) for i in range(n)))
+"""
+
+
+@pytest.mark.fault("2.14")
+def test_chains_under_gather_that_are_killed_in_the_middle_run_only_what_is_left(
+    begin: Begin,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    witness = tmp_path / "witness"
+    env = {"WITNESS": str(witness), "STUCK": "3", "GO": str(tmp_path / "go")}
+    first = begin(CHAINS, **env)
+    first.start("pipeline:main")
+    first.until_event("checkpoint", 17 - 1)
+    assert "stuck" in first.texts()
+    first.process.kill()
+    first.process.wait()
+    first.keep_outcomes()
+    done = set(witness.read_text().split("\n")) - {""}
+    assert len(done) == 16
+    (tmp_path / "go").touch()
+    second = begin(CHAINS, **env)
+    second.kept = first.kept
+    second.run("pipeline:main")
+    assert second.value() == [1, 11, 21, 31, 41, 51]
+    lines = witness.read_text().split()
+    assert len(lines) == 36, "each of the 18 calls was executed once"
+    assert len(second.events("checkpoint")) == 2
+
+
+def test_cancel_ends_an_async_flow_where_it_awaits(begin: Begin) -> None:  # noqa: F811
+    agent = begin(
+        "import asyncio\n"
+        "@task\nasync def wait():\n"
+        "    try: await asyncio.sleep(60)\n"
+        "    finally: print('cleaned up')\n"
+        "@flow\nasync def main():\n    print('on')\n    await asyncio.gather(wait(), wait())\n"
+    )
+    agent.start("pipeline:main")
+    agent.until_event("task", 2)
+    began = time.monotonic()
+    agent.send("cancel", reason="cancelled")
+    agent.until("done")
+    assert time.monotonic() - began < 5
+    assert agent.result()["state"] == "cancelled"
+    assert agent.texts().count("cleaned up") == 2
+    assert agent.run("pipeline:main", timeout_s=0.2)["reason"] == "timeout"
+
+
+def test_a_blocked_loop_is_interrupted_by_the_second_cancel(begin: Begin) -> None:  # noqa: F811
+    agent = begin("@flow\nasync def main():\n    print('on')\n    time.sleep(60)\n")
+    agent.start("pipeline:main")
+    agent.until_event("log")
+    agent.send("cancel", reason="cancelled")
+    os.kill(agent.process.pid, 15)
+    agent.until("done")
+    assert agent.result()["state"] == "cancelled"
+
+
+def test_the_timeout_of_an_async_flow_strikes_a_blocked_loop(begin: Begin) -> None:  # noqa: F811
+    agent = begin("@flow\nasync def main():\n    time.sleep(60)\n")
+    result = agent.run("pipeline:main", timeout_s=0.1)
+    assert (result["state"], result["reason"]) == ("failed", "timeout")
+
+
+def test_a_placed_coroutine_is_awaited_there_and_here(begin: Begin) -> None:  # noqa: F811
+    text = (
+        "import asyncio\n"
+        "@task(device='gpu')\nasync def fit(x):\n    await asyncio.sleep(0)\n    return x + 1\n"
+        "@flow\nasync def main(): return await asyncio.gather(fit(1), fit(2))\n"
+    )
+    agent: FakeAgent = begin(text)
+    agent.start("pipeline:main")
+    calls = [agent.until_event("call", number) for number in (1, 2)]
+    for call in calls:
+        agent.outcome(call, value=json.loads(call["args"]["text"])[0][0] * 10)
+    agent.until("done")
+    assert agent.value() == [10, 20]
+    agent.run("pipeline:fit", [[4], {}], kind="call", key="abc")
+    assert agent.value() == 5
