@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -63,6 +64,16 @@ def _base_path(value: Any) -> str:
     return f"/{path}" if path else ""
 
 
+def _networks(value: Any) -> tuple[str, ...]:
+    names = [name.strip() for name in str(value).split(",") if name.strip()]
+    for name in names:
+        try:
+            ipaddress.ip_network(name)
+        except ValueError:
+            raise ValueError(f"has {name!r}, which is no address or network such as 10.0.0.0/8") from None
+    return tuple(names)
+
+
 def _cores() -> int:
     return os.cpu_count() or 1
 
@@ -88,6 +99,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("parallel", _cores(), _count, "Slots of the server's own processors; default: one a core."),
     Setting("base_path", "", _base_path, "The path under which a proxy publishes the server."),
     Setting("public_host", "", str, "Another host name by which the server is reached, for the Host check."),
+    Setting(
+        "trusted_proxy",
+        "",
+        _networks,
+        "Addresses or networks of proxies whose forwarded headers are believed, separated by commas.",
+    ),
     Setting("heartbeat_s", _TIMES.heartbeat_s, _some_seconds, "How often a worker says that it is there."),
     Setting("lease_s", _TIMES.lease_s, _some_seconds, "How long an attempt may run unheard of."),
     Setting("margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease."),
@@ -111,6 +128,7 @@ class Config:
     parallel: int
     base_path: str
     public_host: str
+    trusted_proxy: tuple[str, ...]
     times: Times
     root: Path | None
     sources: Mapping[str, str]

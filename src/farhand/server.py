@@ -29,6 +29,7 @@ from fastapi import FastAPI
 from farhand_worker import protocol
 
 from .config import Config
+from .engine.masking import Masker
 from .engine.services import Services
 from .errors import Usage
 from .gateway.endpoint import ATTACH_PATH, Endpoint
@@ -87,12 +88,13 @@ class Server:
     async def _serve_store(self, store: Store) -> None:
         config = self._config
         services = Services(store, config.home, config.times)
+        mask_logs(services.masker)
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
         settings = self._web_settings(port)
         app = create_app(services, settings)
         app.add_api_websocket_route(ATTACH_PATH, Endpoint(services).attach)
-        http = _Http(_uvicorn_config(app))
+        http = _Http(_uvicorn_config(app, config.trusted_proxy))
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port)
         try:
@@ -193,7 +195,7 @@ def dialled(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
+def _uvicorn_config(app: FastAPI, trusted_proxy: tuple[str, ...]) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="httptools",
@@ -201,7 +203,8 @@ def _uvicorn_config(app: FastAPI) -> uvicorn.Config:
         ws_max_size=protocol.FRAME_BYTES_MAX,
         ws_ping_interval=None,
         ws_per_message_deflate=False,
-        proxy_headers=False,
+        proxy_headers=bool(trusted_proxy),
+        forwarded_allow_ips=list(trusted_proxy),
         access_log=False,
         log_config=None,
         lifespan="off",
@@ -222,6 +225,25 @@ def _write_address(home: Path, url: str) -> None:
     beside = home / ".server.json"
     beside.write_text(json.dumps({"url": url, "pid": os.getpid(), "started_at": time.time()}))
     beside.rename(home / "server.json")
+
+
+class _Masked(logging.Formatter):
+    """Another formatter's lines without the secrets that the server knows."""
+
+    def __init__(self, inner: logging.Formatter, masker: Masker) -> None:
+        super().__init__()
+        self.inner = inner
+        self._masker = masker
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._masker(self.inner.format(record))
+
+
+def mask_logs(masker: Masker) -> None:
+    """Whatever the root's handlers write is masked from now on."""
+    for handler in logging.getLogger().handlers:
+        inner = handler.formatter or logging.Formatter()
+        handler.setFormatter(_Masked(inner.inner if isinstance(inner, _Masked) else inner, masker))
 
 
 def configure_logging(level: int = logging.INFO) -> None:

@@ -65,6 +65,14 @@ class Client:
         """The decoded answer to POST."""
         return self._send("POST", path, json=body).json()
 
+    def put(self, path: str, body: Any = None) -> Any:
+        """The decoded answer to PUT."""
+        return self._send("PUT", path, json=body).json()
+
+    def delete(self, path: str) -> Any:
+        """The decoded answer to DELETE."""
+        return self._send("DELETE", path).json()
+
     def read(self, path: str) -> bytes:
         """The bytes of GET."""
         return self._send("GET", path).content

@@ -35,6 +35,9 @@ COMMANDS = (
     Entry("runs", "runs", "Start runs on the server, look at them, cancel them."),
     Entry("workers", "workers", "The machines that work for the server."),
     Entry("tokens", "tokens", "Credentials for machines and people."),
+    Entry("secrets", "secrets", "Values that jobs may read and nobody is shown."),
+    Entry("variables", "variables", "Plain values that jobs may read."),
+    Entry("audit", "audit", "Who changed what."),
 )
 """In the order in which help lists them."""
 

@@ -28,6 +28,9 @@ from .program import finish
 )
 @click.option("--base-path", metavar="PATH", help="The path under which a proxy publishes the server.")
 @click.option("--public-host", "--url-host", metavar="NAME", help="Another name the server may be called by.")
+@click.option(
+    "--trusted-proxy", metavar="ADDRESSES", help="Proxies whose forwarded headers are believed, by comma."
+)
 @home_option
 @click.option(
     "--database",
@@ -42,6 +45,7 @@ def serve(
     parallel: int | None,
     base_path: str | None,
     public_host: str | None,
+    trusted_proxy: str | None,
     home: Path | None,
     database: str | None,
     no_open: bool,
@@ -60,6 +64,7 @@ def serve(
         "parallel": parallel,
         "base_path": base_path,
         "public_host": public_host,
+        "trusted_proxy": trusted_proxy,
         "home": home,
         "database": database,
     }

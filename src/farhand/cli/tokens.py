@@ -24,7 +24,10 @@ def tokens() -> None:
 @tokens.command()
 @click.argument("name")
 @click.option(
-    "--role", type=click.Choice(["worker"]), default="worker", help="What it may do; worker by default."
+    "--role",
+    type=click.Choice(["admin", "operator", "viewer", "worker"]),
+    default="worker",
+    help="What it may do; worker by default.",
 )
 @click.option("--labels", default="", metavar="A,B", help="What a worker is allowed to be, such as gpu.")
 @click.option("--expires", default="365d", metavar="TIME", help="How long it is valid, such as 30d.")
@@ -80,7 +83,7 @@ def list_tokens(client: Client, as_json: bool) -> None:
         click.echo("No token has been minted; `farhand tokens create NAME` makes one.", err=True)
         return
     print_table(
-        ("id", "name", "role", "labels", "state", "expires", "last used"),
+        ("id", "name", "role", "labels", "state", "issued", "expires", "last used", "from"),
         [
             (
                 token["jti"],
@@ -88,8 +91,10 @@ def list_tokens(client: Client, as_json: bool) -> None:
                 token["role"],
                 ", ".join(token["labels"]) or "-",
                 _state(token),
+                moment(token["issued_at"]),
                 moment(token["expires_at"]),
                 moment(token["last_used_at"]),
+                token["address"] or "-",
             )
             for token in found
         ],
@@ -107,9 +112,27 @@ def _state(token: dict[str, Any]) -> str:
 @json_option
 @calls_server
 def revoke(client: Client, id: str, as_json: bool) -> None:
-    """End a token's life; a worker that uses it is dropped at once."""
+    """End a token's life; the workers, streams and consoles that use it are dropped at once."""
     answer = client.post(f"/workers/tokens/{segment(id)}/revoke")
     if as_json:
         print_json(answer)
     else:
         click.echo(f"{id} is revoked" if answer["changed"] else f"{id} was revoked before")
+
+
+@tokens.command("rotate-key")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@calls_server
+def rotate_key(client: Client, yes: bool, as_json: bool) -> None:
+    """Revoke every token by signing with a new key.
+
+    Workers are dropped and consoles signed out; the admin's own token and the server's own processors go on.
+    """
+    if not yes:
+        click.confirm("Every token of this server ends. Go on?", abort=True, err=True)
+    answer = client.post("/workers/tokens/rotate-key")
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"a new key signs from now on; {answer['revoked']} tokens ended")

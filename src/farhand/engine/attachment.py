@@ -106,12 +106,6 @@ class Attachments:
         member.jti, member.draining = credential.jti, hello.draining
         self.heard(member)
 
-    def expel(self, jti: str) -> None:
-        """A token was revoked: whoever is attached by it is dropped at once, and not let in again."""
-        for member in self._fleet:
-            if member.jti == jti and member.link is not None:
-                member.link.close("its token has been revoked")
-
     def welcomed(self, member: Member, link: Link) -> None:
         """The welcome is on its way: jobs may follow it. A session that was replaced meanwhile gets none."""
         if member.link is not link:
@@ -233,7 +227,7 @@ class Attachments:
         await self._store.workers.attach(worker)
         message = f"{member.name} attached from {hello.host}"
         await self._store.events.add(now, "worker.attached", message, worker=member.name)
-        await self._store.tokens.used(credential.jti, now)
+        await self._store.tokens.used(credential.jti, now, address)
 
     async def outcomes(self, member: Member) -> list[protocol.Outcome]:
         """The ends of calls that the resumed jobs placed; the agent may have missed any of them."""

@@ -31,6 +31,7 @@ from ..store.runs import Wanted
 from ..store.seeds import FAILURE, Seed
 from .consequences import Consequences
 from .fleet import LOST, Fleet
+from .masking import Masker
 from .queue import Queue
 
 _IDEMPOTENCY_KEY_MAX = 200
@@ -51,11 +52,19 @@ class Series:
 class Runs:
     """Every operation on runs. Ids may be given by a prefix that only one run has."""
 
-    def __init__(self, store: Store, queue: Queue, fleet: Fleet, consequences: Consequences) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        fleet: Fleet,
+        consequences: Consequences,
+        masker: Masker | None = None,
+    ) -> None:
         self._store = store
         self._queue = queue
         self._fleet = fleet
         self._consequences = consequences
+        self._masker = masker or Masker()
 
     async def start(
         self,
@@ -93,7 +102,7 @@ class Runs:
         same. Raises `Conflict` for a run that has not ended or is a script, and what `start` does.
         """
         check_key(idempotency_key)
-        source = await self.get(id)
+        source = await self._stored(id)
         if source.origin == "script":
             raise Conflict(f"run {source.id} is a script; run it again where it was started")
         if not is_terminal(RUN, source.state):
@@ -126,10 +135,13 @@ class Runs:
 
     async def get(self, id: str) -> Run:
         """The run of an id, or of the start of one."""
+        return self._explained(await self._stored(id))
+
+    async def _stored(self, id: str) -> Run:
         run = await self._store.runs.get(await self._whole(id))
         if run is None:
             raise NotFound(f"there is no run {id!r}")
-        return self._explained(run)
+        return run
 
     async def page(
         self,
@@ -207,7 +219,10 @@ class Runs:
         return found[0]
 
     def _explained(self, run: Run) -> Run:
-        """The run, with what only this process knows: why it waits, or that its worker is not heard of."""
+        """The run as people see it: no secret in its parameters, and with what only this process knows,
+        why it waits, or that its worker is not heard of."""
+        params = self._masker.json(run.params)
+        run = run if params == run.params else replace(run, params=params)
         if run.state == "queued" and not run.message:
             return replace(run, message=self._queue.reason_of_run(run.id))
         member = self._fleet.get(run.worker) if run.worker and run.state in _HELD else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,20 +14,26 @@ from ..model import LOCAL_WORKER
 from ..store import Store
 from . import runtime
 from .attachment import Attachments
+from .audit import Audit
 from .bus import Bus
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .fleet import Fleet
 from .flows import Flows
 from .inbox import Inbox
+from .masking import Masker
 from .queue import Queue
 from .reports import Reports
 from .rescuer import Rescuer
 from .runs import Runs
+from .secrets import Secrets
 from .service import Wakeup
 from .tokens import Tokens
+from .variables import Variables
 from .why import Explanations
 from .workers import Workers
+
+log = logging.getLogger("farhand")
 
 
 class Services:
@@ -38,6 +45,7 @@ class Services:
         self.store = store
         self.times = times
         self.blobs = Blobs(home / "blobs")
+        self.masker = Masker()
         self.bus = Bus()
         self.queue = Queue()
         self.fleet = Fleet(times)
@@ -49,16 +57,21 @@ class Services:
         self.reports = Reports(store, consequences)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store, self.blobs)
-        self.runs = Runs(store, self.queue, self.fleet, consequences)
+        self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
         self.explanations = Explanations(self.runs, self.queue)
         self.workers = Workers(store, self.fleet)
-        self.tokens = Tokens(store, home, environment, revoked=self.attachments.expel)
+        self.tokens = Tokens(store, home, environment)
+        self.audit = Audit(store, self.masker)
+        self.secrets = Secrets(store, home, self.masker, self.audit, environment)
+        self.variables = Variables(store)
         self.ready = False
         self.runtime = self.blobs.put_bytes(runtime.build())
 
     async def start(self) -> None:
         """Read from the store what is queued and who holds what; begin the loops. The socket listens."""
         now = time.time()
+        for name in await self.secrets.load():
+            log.error("the secret %r was sealed with another key; put the key back, or set it anew", name)
         for job in await self.store.jobs.queued():
             self.queue.add(job, now)
         for job in await self.store.jobs.held():

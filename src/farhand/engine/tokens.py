@@ -1,71 +1,77 @@
-"""Credentials: the admin's secret, and worker tokens signed with EdDSA (RFC 8037) as JWTs (RFC 7519).
+"""Credentials: the admin's secret, and tokens signed with EdDSA (RFC 8037) as JWTs (RFC 7519).
 
-A worker's name and labels are signed into its token, so a machine cannot choose them. The server keeps a row
-a token, to list and to revoke it; the token itself it does not keep.
+A token's name and role, and a worker's labels, are signed into it, so that a machine cannot choose them. The
+server keeps a row a token, to list and to revoke it; the token itself it does not keep. The server's own
+processors have a key of their own, which `Tokens.rotate_key` leaves alone: work on them goes on.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import hashlib
 import hmac
 import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jwt
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from ..errors import NotFound, Unauthorized, Usage
+from ..errors import NotFound, StoreFailed, Unauthorized, Usage
 from ..model import LOCAL_WORKER, NAME_PATTERN, RESERVED_NAMES, Token
 from ..store import Store
+from . import keys
+from .roles import ADMIN, ROLES, WORKER, Identity
 
 YEAR_S = 365 * 24 * 3600.0
-WORKER = "worker"
-ADMIN = "admin"
+USED_EVERY_S = 60.0
+"""A token's last use is written at most this often."""
+
 _ALGORITHM = "EdDSA"
 _LABEL_PATTERN = NAME_PATTERN.replace(r"._-", r"._=-")
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a token belongs to."""
-
-    role: str
-    name: str
-    labels: tuple[str, ...] = ()
-    jti: str = ""
+_LOCAL_PREFIX = "local-"
+_VERIFIED_MAX = 1000
 
 
 class Tokens:
     """Mints, verifies, lists and revokes."""
 
-    def __init__(
-        self,
-        store: Store,
-        home: Path,
-        environment: Mapping[str, str] | None = None,
-        revoked: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """``revoked`` is told the id of every token that is revoked."""
+    def __init__(self, store: Store, home: Path, environment: Mapping[str, str] | None = None) -> None:
         self._store = store
-        self._revoked = revoked
-        self._key = _signing_key(home / "token-key.pem")
-        self._admin = _admin_token(home / "admin-token", os.environ if environment is None else environment)
+        self._key_path = home / "token-key.pem"
+        self._key = keys.signing_key(self._key_path)
+        self._local_key = keys.signing_key(home / "local-key.pem")
+        self._admin = keys.admin_token(
+            home / "admin-token", os.environ if environment is None else environment
+        )
+        self._verified: dict[bytes, Identity] = {}
+        self._revoked: set[str] = set()
+        self._used: dict[str, float] = {}
+        self._watchers: dict[asyncio.Event, str] = {}
+
+    @property
+    def generation(self) -> str:
+        """Names the signing key; what was signed under another is worth nothing."""
+        public = self._key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+        return hashlib.sha256(public).hexdigest()[:16]
 
     async def create(
         self, name: str, role: str, labels: tuple[str, ...], expires_s: float
     ) -> tuple[str, Token]:
         """Mint a token; its text is returned this once. Raises `Usage` for what cannot be minted."""
-        if role != WORKER:
-            raise Usage(f"tokens of role {role!r} cannot be made; the role is worker")
+        if role not in ROLES:
+            raise Usage(f"there is no role {role!r}; the roles are {', '.join(ROLES)}")
+        if labels and role != WORKER:
+            raise Usage(f"labels say what a worker may be; a token of role {role} has none")
         if name in RESERVED_NAMES:
-            raise Usage(f"{name!r} is reserved; choose another name for the worker")
+            raise Usage(f"{name!r} is reserved; choose another name")
         for word, pattern in ((name, NAME_PATTERN), *((label, _LABEL_PATTERN) for label in labels)):
             if re.fullmatch(pattern, word) is None:
                 raise Usage(
@@ -73,36 +79,94 @@ class Tokens:
                 )
         if expires_s <= 0:
             raise Usage("a token must be valid for some time; give --expires like 365d")
-        return await self._mint(secrets.token_hex(8), name, labels, expires_s)
+        now = time.time()
+        token = Token(secrets.token_hex(8), name, role, labels, now, now + expires_s)
+        await self._store.tokens.add(token)
+        return _signed(token, self._key), token
 
     async def local(self) -> str:
         """The token of the server's own processors."""
-        jti = f"local-{self._store.meta.incarnation()}"
-        text, _ = await self._mint(
-            jti, LOCAL_WORKER, (), YEAR_S, keep=await self._store.tokens.get(jti) is None
-        )
-        return text
+        jti, now = _LOCAL_PREFIX + self._store.meta.incarnation(), time.time()
+        token = Token(jti, LOCAL_WORKER, WORKER, (), now, now + YEAR_S)
+        if await self._store.tokens.get(jti) is None:
+            await self._store.tokens.add(token)
+        return _signed(token, self._local_key)
 
     async def list(self) -> list[Token]:
         """Every token there is, revoked ones too."""
         return [token for token in await self._store.tokens.list() if token.name != LOCAL_WORKER]
 
     async def revoke(self, jti: str) -> bool:
-        """Revoke a token; false when it was revoked before. Raises `NotFound`."""
-        if await self._store.tokens.get(jti) is None:
+        """Revoke a token; false when it was revoked before. Raises `NotFound`.
+
+        Whatever goes on under it ends at once: a worker's session, a console's, an event stream.
+        """
+        token = await self._store.tokens.get(jti)
+        if token is None or token.name == LOCAL_WORKER:
             raise NotFound(f"there is no token {jti}; `farhand tokens list` shows them")
         changed = await self._store.tokens.revoke(jti, time.time())
-        self._revoked(jti)
+        self._end({jti})
         return changed
 
-    async def verify(self, text: str) -> Identity:
+    async def rotate_key(self) -> int:
+        """Sign with a new key from now on: every token and every console session ends. How many tokens."""
+        self._key = await asyncio.to_thread(keys.new_signing_key, self._key_path)
+        ended = await self._store.tokens.revoke_all(time.time(), but=LOCAL_WORKER)
+        self._verified.clear()
+        self._end({*ended, ""})
+        return len(ended)
+
+    async def verify(self, text: str, address: str = "") -> Identity:
         """Whose token this is. Raises `Unauthorized`, saying what is wrong with it."""
         if hmac.compare_digest(text.encode(), self._admin.encode()):
             return Identity(ADMIN, ADMIN)
+        digest = hashlib.sha256(text.encode()).digest()
+        identity = self._verified.get(digest)
+        if identity is None:
+            identity = await self._verify(text)
+            if len(self._verified) >= _VERIFIED_MAX:
+                self._verified.clear()
+            self._verified[digest] = identity
+        await self._settle(identity, address)
+        return identity
+
+    async def confirm(self, identity: Identity, address: str = "") -> Identity:
+        """The same identity, when the token behind a console's session still stands."""
+        if identity.jti:
+            token = await self._store.tokens.get(identity.jti)
+            if token is None or token.revoked_at is not None:
+                raise Unauthorized("the token of this session has been revoked; sign in with another")
+            await self._settle(identity, address)
+        return identity
+
+    @contextmanager
+    def watch(self, identity: Identity) -> Generator[asyncio.Event]:
+        """An event that is set once the identity's credential is revoked, even if it was just before."""
+        event = asyncio.Event()
+        self._watchers[event] = identity.jti
+        if identity.jti in self._revoked:
+            event.set()
         try:
-            claims: dict[str, Any] = jwt.decode(
+            yield event
+        finally:
+            del self._watchers[event]
+
+    async def _verify(self, text: str) -> Identity:
+        claims = self._claims(text)
+        token = await self._store.tokens.get(claims["jti"])
+        if token is None:
+            raise Unauthorized("the token is not known here; was it minted by another server?")
+        if token.revoked_at is not None or token.jti in self._revoked:
+            raise Unauthorized("the token has been revoked; mint a new one on the server")
+        return Identity(token.role, claims["sub"], token.labels, token.jti, float(claims["exp"]))
+
+    def _claims(self, text: str) -> dict[str, Any]:
+        try:
+            unchecked = jwt.decode(text, options={"verify_signature": False})
+            local = str(unchecked.get("jti", "")).startswith(_LOCAL_PREFIX)
+            return jwt.decode(
                 text,
-                self._key.public_key(),
+                (self._local_key if local else self._key).public_key(),
                 algorithms=[_ALGORITHM],
                 options={"require": ["exp", "jti", "sub"]},
             )
@@ -110,68 +174,27 @@ class Tokens:
             raise Unauthorized("the token has expired; mint a new one on the server") from error
         except jwt.InvalidTokenError as error:
             raise Unauthorized("the token is not one of this server's; check that it is whole") from error
-        token = await self._store.tokens.get(claims["jti"])
-        if token is None:
-            raise Unauthorized("the token is not known here; was it minted by another server?")
-        if token.revoked_at is not None:
-            raise Unauthorized("the token has been revoked; mint a new one on the server")
-        return Identity(token.role, claims["sub"], tuple(claims.get("labels", ())), claims["jti"])
 
-    async def _mint(
-        self, jti: str, name: str, labels: tuple[str, ...], expires_s: float, keep: bool = True
-    ) -> tuple[str, Token]:
-        now = time.time()
-        token = Token(jti, name, WORKER, labels, now, now + expires_s)
-        claims = {"jti": jti, "sub": name, "role": WORKER, "labels": list(labels)}
-        claims |= {"iat": int(now), "exp": int(now + expires_s)}
-        if keep:
-            await self._store.tokens.add(token)
-        return jwt.encode(claims, self._key, algorithm=_ALGORITHM), token
+    async def _settle(self, identity: Identity, address: str) -> None:
+        """The token is in use: not beyond its time, and noted once in a while."""
+        if identity.expires_at is not None and identity.expires_at <= time.time():
+            raise Unauthorized("the token has expired; mint a new one on the server")
+        now = time.monotonic()
+        if now - self._used.get(identity.jti, float("-inf")) < USED_EVERY_S:
+            return
+        self._used[identity.jti] = now
+        with contextlib.suppress(StoreFailed):  # a full disk is no reason to turn anyone away
+            await self._store.tokens.used(identity.jti, time.time(), address)
 
-
-def _signing_key(path: Path) -> Ed25519PrivateKey:
-    if path.exists():
-        key: Any = None
-        with contextlib.suppress(ValueError, TypeError):
-            key = serialization.load_pem_private_key(path.read_bytes(), password=None)
-        if not isinstance(key, Ed25519PrivateKey):
-            raise Usage(
-                f"{path} is not an Ed25519 key; move it away and a new one is made (revoking all tokens)"
-            )
-        return key
-    key = Ed25519PrivateKey.generate()
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    _write_private(path, pem)
-    return key
+    def _end(self, jtis: set[str]) -> None:
+        self._revoked |= jtis - {""}
+        self._verified = {text: who for text, who in self._verified.items() if who.jti not in jtis}
+        for event, jti in self._watchers.items():
+            if jti in jtis:
+                event.set()
 
 
-def _admin_token(path: Path, environment: Mapping[str, str]) -> str:
-    if given := environment.get("FARHAND_ADMIN_TOKEN", "").strip():
-        return given
-    if given_file := environment.get("FARHAND_ADMIN_TOKEN_FILE"):
-        return _read_secret(Path(given_file))
-    if not path.exists():
-        _write_private(path, secrets.token_urlsafe(32).encode() + b"\n")
-    return _read_secret(path)
-
-
-def _read_secret(path: Path) -> str:
-    try:
-        text = path.read_text().strip()
-    except OSError as error:
-        raise Usage(f"the admin token cannot be read from {path}: {error.strerror}") from error
-    if not text:
-        raise Usage(f"{path} is empty; put the admin token there, or remove it and a new one is made")
-    return text
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
+def _signed(token: Token, key: Ed25519PrivateKey) -> str:
+    claims = {"jti": token.jti, "sub": token.name, "role": token.role, "labels": list(token.labels)}
+    claims |= {"iat": int(token.issued_at), "exp": int(token.expires_at)}
+    return jwt.encode(claims, key, algorithm=_ALGORITHM)

@@ -11,8 +11,8 @@ from starlette.websockets import WebSocket
 from farhand_worker import protocol
 
 from ..engine.attachment import Attached, Credential
+from ..engine.roles import MAY, Identity
 from ..engine.services import Services
-from ..engine.tokens import WORKER
 from ..errors import FarhandError, Forbidden, Unauthorized
 from .socket import Socket
 
@@ -31,7 +31,7 @@ class Endpoint:
         """Let a worker with a valid token in; whoever has none is told so before the handshake ends."""
         services = self._services
         try:
-            credential = await self._credential(websocket)
+            identity = await self._identity(websocket)
         except FarhandError as error:
             client = websocket.client.host if websocket.client else "?"
             log.warning("a worker that dialled from %s is refused: %s", client, error)
@@ -42,17 +42,19 @@ class Endpoint:
             return
         await websocket.accept()
         attachments, reports = services.attachments, services.reports
+        credential = Credential(identity.name, identity.labels, identity.jti)
         socket = Socket(websocket, credential, attachments, reports, self._welcome, services.times)
-        await socket.serve()
+        with services.tokens.watch(identity) as revoked:
+            await socket.serve(revoked)
 
-    async def _credential(self, websocket: WebSocket) -> Credential:
+    async def _identity(self, websocket: WebSocket) -> Identity:
         scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not text:
             raise Unauthorized("a worker's token is needed in the Authorization header")
         identity = await self._services.tokens.verify(text.strip())
-        if identity.role != WORKER:
+        if identity.role not in MAY["attach"]:
             raise Forbidden(f"a token of role {identity.role} attaches no worker; mint one of role worker")
-        return Credential(identity.name, identity.labels, identity.jti)
+        return identity
 
     def _welcome(self, _: protocol.Hello, attached: Attached, version: int) -> protocol.Welcome:
         services = self._services

@@ -88,8 +88,9 @@ class Socket:
 
     # ------------------------------------------------------------ the loops
 
-    async def serve(self) -> None:
-        """Carry the session from the accepted handshake to its end."""
+    async def serve(self, revoked: asyncio.Event | None = None) -> None:
+        """Carry the session from the accepted handshake to its end, or until its token is revoked."""
+        ending = asyncio.create_task(self._close_when(revoked or asyncio.Event()))
         sender = asyncio.create_task(self._send_frames())
         receiver = asyncio.create_task(self._receive_frames())
         try:
@@ -100,11 +101,15 @@ class Socket:
                 )  # what was said last arrives, with the reason
         finally:
             self._session.close()
-            for task in (sender, receiver):
+            for task in (sender, receiver, ending):
                 task.cancel()
-            await asyncio.gather(sender, receiver, return_exceptions=True)
+            await asyncio.gather(sender, receiver, ending, return_exceptions=True)
             if self._member is not None:
                 self._attachments.closed(self._member, self)
+
+    async def _close_when(self, revoked: asyncio.Event) -> None:
+        await revoked.wait()
+        self.close("its token has been revoked")
 
     async def _send_frames(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .artifacts import Artifacts
+from .audit import Audit
 from .changes import Changes, Leased, PlacedOutcome, Recorded
 from .database import Database, OnDeath
 from .events import Events
@@ -28,8 +29,10 @@ from .meta import Meta
 from .metrics import Metrics
 from .reports import Reports
 from .runs import Runs
+from .secrets import Secrets
 from .tasks import Tasks
 from .tokens import Tokens
+from .variables import Variables
 from .workers import Workers
 
 __all__ = ["Changes", "Leased", "PlacedOutcome", "Recorded", "Store"]
@@ -52,6 +55,9 @@ class Store:
         self.events = Events(database)
         self.workers = Workers(database)
         self.tokens = Tokens(database)
+        self.audit = Audit(database)
+        self.secrets = Secrets(database)
+        self.variables = Variables(database)
         self.journals = Journals(database)
 
     @classmethod

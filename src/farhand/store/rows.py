@@ -12,14 +12,17 @@ from ..model import (
     Artifact,
     Ask,
     Attempt,
+    AuditEntry,
     Event,
     Flow,
     Job,
     JobSettings,
     Json,
     Run,
+    Secret,
     TaskRun,
     Token,
+    Variable,
     Worker,
 )
 
@@ -116,3 +119,6 @@ ARTIFACTS = Mapper(Artifact, "artifacts")
 EVENTS = Mapper(Event, "events", {"details": Json})
 WORKERS = Mapper(Worker, "workers", {"labels": tuple[str, ...]})
 TOKENS = Mapper(Token, "tokens", {"labels": tuple[str, ...]})
+AUDIT = Mapper(AuditEntry, "audit", {"details": Json})
+SECRETS = Mapper(Secret, "secrets")
+VARIABLES = Mapper(Variable, "variables")

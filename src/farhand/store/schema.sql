@@ -211,7 +211,44 @@ CREATE TABLE tokens (
     issued_at REAL NOT NULL,
     expires_at REAL NOT NULL,
     revoked_at REAL,
-    last_used_at REAL
+    last_used_at REAL,
+    address TEXT NOT NULL DEFAULT ''
+);
+
+-- Every change that somebody asked for, and every secret that a job read.
+CREATE TABLE audit (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    role TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    jti TEXT NOT NULL,
+    address TEXT NOT NULL,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    status INTEGER NOT NULL,
+    details TEXT NOT NULL
+);
+CREATE INDEX audit_of_actor ON audit (actor, id);
+CREATE INDEX audit_of_action ON audit (action, id);
+
+-- `sealed` is base64 of nonce and AES-256-GCM ciphertext; `sealed_with` names the key.
+CREATE TABLE secrets (
+    name TEXT PRIMARY KEY,
+    sealed TEXT NOT NULL,
+    sealed_with TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    updated_by TEXT NOT NULL,
+    last_read_at REAL
+);
+
+-- `value` is JSON text.
+CREATE TABLE variables (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL,
+    updated_at REAL NOT NULL,
+    updated_by TEXT NOT NULL
 );
 
 -- The last record imported of each script's journal.

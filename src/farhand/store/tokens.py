@@ -50,10 +50,26 @@ class Tokens:
 
         return await self._database.write(write)
 
-    async def used(self, jti: str, now: float) -> None:
-        """Note that a token has just been used."""
+    async def revoke_all(self, now: float, but: str) -> set[str]:
+        """Revoke every token that is not of the name ``but``; the ids of those that were not revoked yet."""
+
+        def write(connection: Connection) -> set[str]:
+            standing = connection.execute(
+                "SELECT jti FROM tokens WHERE revoked_at IS NULL AND name <> ?", (but,)
+            ).fetchall()
+            connection.execute(
+                "UPDATE tokens SET revoked_at = ? WHERE revoked_at IS NULL AND name <> ?", (now, but)
+            )
+            return {row[0] for row in standing}
+
+        return await self._database.write(write)
+
+    async def used(self, jti: str, now: float, address: str = "") -> None:
+        """Note that a token has just been used, and from where."""
 
         def write(connection: Connection) -> None:
-            connection.execute("UPDATE tokens SET last_used_at = ? WHERE jti = ?", (now, jti))
+            connection.execute(
+                "UPDATE tokens SET last_used_at = ?, address = ? WHERE jti = ?", (now, address, jti)
+            )
 
         await self._database.write(write)

@@ -1,7 +1,8 @@
 """Who is asking, and what they may do.
 
 There is no unauthenticated mode. A request carries a bearer token, or the cookie of somebody who signed
-in to the console by a one-time link. `MAY` is the one table of role and action.
+in to the console by a one-time link or with a token. `engine.roles.MAY` is the one table of role and action;
+a route says by `require` which action it is.
 """
 
 from __future__ import annotations
@@ -17,35 +18,36 @@ from typing import Any
 import msgspec
 from fastapi import Request
 
+from ..engine.roles import MAY, Identity, check
 from ..engine.services import Services
-from ..engine.tokens import Identity
-from ..errors import Forbidden, Unauthorized
+from ..errors import Unauthorized
 from .settings import WebSettings
 
-MAY: dict[str, frozenset[str]] = {
-    "read": frozenset({"admin", "operator", "viewer"}),
-    "start": frozenset({"admin", "operator"}),
-    "cancel": frozenset({"admin", "operator"}),
-    "tokens": frozenset({"admin"}),
-    "sign_in_link": frozenset({"admin"}),
-    "attach": frozenset({"worker"}),
-    "runtime": frozenset({"admin", "worker"}),
-    "artifact_read": frozenset({"admin", "operator", "viewer", "worker"}),
-    "artifact_write": frozenset({"admin", "worker"}),
-}
-"""Which roles may do what."""
+__all__ = ["MAY", "OPEN", "Sessions", "check", "identify", "remember", "require"]
+
+OPEN = frozenset({"/healthz", "/readyz", "/signin", "/signout", "/static", "/api/v1/openapi.json"})
+"""Paths that answer without a credential: nothing of what they say is about this server's work."""
+
+_SEALED = tuple[str, str, str, float]
 
 
 class Sessions:
     """One-time links and the cookies they turn into.
 
     A cookie is ``payload.signature``: JSON and an HMAC-SHA256 of it, both base64url. Links live in
-    memory only, work once, and for ``link_s`` seconds.
+    memory only, work once, and for ``link_s`` seconds. ``generation`` names the key that tokens are signed
+    with: cookies of another one are worth nothing.
     """
 
-    def __init__(self, settings: WebSettings, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        settings: WebSettings,
+        now: Callable[[], float] = time.time,
+        generation: Callable[[], str] = str,
+    ) -> None:
         self._settings = settings
         self._now = now
+        self._generation = generation
         self._links: dict[str, tuple[str, float]] = {}
 
     def link(self, role: str = "admin") -> str:
@@ -55,16 +57,17 @@ class Sessions:
         self._links[code] = (role, self._now() + self._settings.link_s)
         return f"signin?code={code}"
 
-    def redeem(self, code: str) -> str | None:
-        """The cookie a link's code buys, once; None for a code that is used, old or made up."""
+    def redeem(self, code: str) -> Identity | None:
+        """Whom a link's code signs in, once; None for a code that is used, old or made up."""
         self._forget_old_links()
         link = self._links.pop(code, None)
-        return None if link is None else self.seal(Identity(link[0], "console"))
+        return None if link is None else Identity(link[0], "console")
 
     def seal(self, visitor: Identity) -> str:
-        """A cookie for ``visitor``."""
+        """A cookie for ``visitor``; it lasts no longer than the token that bought it."""
         expires_at = self._now() + self._settings.session_s
-        payload = _pack(msgspec.json.encode([visitor.role, visitor.name, expires_at]))
+        expires_at = min(expires_at, visitor.expires_at or expires_at)
+        payload = _pack(msgspec.json.encode([visitor.role, visitor.name, visitor.jti, expires_at]))
         return f"{payload}.{self._signature(payload)}"
 
     def open(self, cookie: str) -> Identity | None:
@@ -72,11 +75,15 @@ class Sessions:
         payload, _, signature = cookie.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
             return None
-        role, name, expires_at = msgspec.json.decode(_unpack(payload), type=tuple[str, str, float])
-        return Identity(role, name) if expires_at > self._now() else None
+        try:
+            role, name, jti, expires_at = msgspec.json.decode(_unpack(payload), type=_SEALED)
+        except msgspec.DecodeError:  # one that an older farhand signed
+            return None
+        return Identity(role, name, (), jti, expires_at) if expires_at > self._now() else None
 
     def _signature(self, payload: str) -> str:
-        return _pack(hmac.digest(self._settings.session_key, payload.encode(), hashlib.sha256))
+        signed = f"{self._generation()}.{payload}".encode()
+        return _pack(hmac.digest(self._settings.session_key, signed, hashlib.sha256))
 
     def _forget_old_links(self) -> None:
         now = self._now()
@@ -97,32 +104,41 @@ async def identify(request: Request) -> Identity | None:
     A token that is wrong raises `Unauthorized` with the reason, whatever cookie comes with it.
     """
     header = request.headers.get("authorization", "")
+    services: Services = request.app.state.services
+    address = request.client.host if request.client else ""
     if header:
         scheme, _, text = header.partition(" ")
         if scheme.lower() != "bearer" or not text.strip():
             raise Unauthorized("the Authorization header must read: Bearer TOKEN")
-        services: Services = request.app.state.services
-        return await services.tokens.verify(text.strip())
+        return await services.tokens.verify(text.strip(), address)
     settings: WebSettings = request.app.state.settings
     sessions: Sessions = request.app.state.sessions
-    return sessions.open(request.cookies.get(settings.cookie_name, ""))
-
-
-def check(identity: Identity, action: str) -> None:
-    """Raises `Forbidden` unless the identity's role may do ``action``."""
-    if identity.role not in MAY[action]:
-        allowed = " or ".join(sorted(MAY[action]))
-        raise Forbidden(f"a token of role {identity.role} may not do this; it takes {allowed}")
+    visitor = sessions.open(request.cookies.get(settings.cookie_name, ""))
+    return None if visitor is None else await services.tokens.confirm(visitor, address)
 
 
 def require(action: str) -> Callable[[Request], Coroutine[Any, Any, Identity]]:
     """A dependency: the identity behind the request, when its role may do ``action``."""
+    return _Requirement(action)
 
-    async def dependency(request: Request) -> Identity:
+
+class _Requirement:
+    """What `require` makes of an action; ``action`` is there for whoever lists the routes."""
+
+    def __init__(self, action: str) -> None:
+        self.action = action
+
+    async def __call__(self, request: Request) -> Identity:
         identity = await identify(request)
         if identity is None:
             raise Unauthorized
-        check(identity, action)
+        remember(request, identity)
+        check(identity, self.action)
         return identity
 
-    return dependency
+
+def remember(request: Request, identity: Identity) -> None:
+    """Leave word for the audit log of who asks, and which route answers."""
+    request.state.identity = identity
+    request.state.route = getattr(request.scope.get("endpoint"), "__name__", "")
+    request.state.subject = "/".join(map(str, request.path_params.values()))

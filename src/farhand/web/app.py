@@ -9,7 +9,20 @@ from starlette.staticfiles import StaticFiles
 
 from .. import __version__
 from ..engine.services import Services
-from . import artifacts, flows, health, problems, runs, stream, tokens, why, workers
+from . import (
+    artifacts,
+    audit,
+    flows,
+    health,
+    problems,
+    runs,
+    secrets,
+    stream,
+    tokens,
+    variables,
+    why,
+    workers,
+)
 from .access import Sessions
 from .guard import Guard
 from .pages import STATIC, router
@@ -35,15 +48,17 @@ def create_app(services: Services, settings: WebSettings | None = None) -> FastA
     )
     app.state.services = services
     app.state.settings = settings
-    app.state.sessions = Sessions(settings)
+    app.state.sessions = Sessions(settings, generation=lambda: services.tokens.generation)
     app.state.templates = environment()
     problems.install(app)
     # `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
-    for group in (flows, runs, why, tokens, workers, artifacts, stream):
+    for group in (flows, runs, why, tokens, workers, artifacts, stream, secrets, variables, audit):
         app.include_router(group.router, prefix=API)
     app.include_router(health.router)
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    audited: Any = audit.Audited
     guard: Any = Guard
+    app.add_middleware(audited)
     app.add_middleware(guard, settings=settings)
     return app

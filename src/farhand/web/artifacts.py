@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Request
 from starlette.responses import FileResponse
 
+from ..engine.roles import Identity
 from ..engine.services import Services
-from ..engine.tokens import Identity
 from ..errors import NotYourArtifact
 from .access import require
 from .asking import Asking

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from ..engine.services import Services
 from ..errors import FarhandError, InvalidParameters
 
 MEDIA_TYPE = "application/problem+json"
@@ -75,14 +76,14 @@ async def _farhand_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, FarhandError)
     if error.status == 500:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return of_error(error)
+    return _masked(request, of_error(error))
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = [{"field": _field(e["loc"]), "message": e["msg"]} for e in error.errors()]
     detail = "; ".join(f"{e['field']}: {e['message']}" for e in errors)
-    return problem(422, "invalid_request", detail, errors=errors)
+    return _masked(request, problem(422, "invalid_request", detail, errors=errors))
 
 
 def _field(location: Iterable[Any]) -> str:
@@ -94,7 +95,18 @@ def _field(location: Iterable[Any]) -> str:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _CODES.get(error.status_code, "error")
-    return problem(error.status_code, code, str(error.detail), dict(error.headers or {}))
+    return _masked(request, problem(error.status_code, code, str(error.detail), dict(error.headers or {})))
+
+
+def _masked(request: Request, response: Response) -> Response:
+    """The same answer without any secret that this server knows."""
+    services: Services = request.app.state.services
+    text = bytes(response.body).decode()
+    masked = services.masker.json(text)
+    if masked != text:
+        response.body = masked.encode()
+        response.headers["content-length"] = str(len(response.body))
+    return response
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

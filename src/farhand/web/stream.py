@@ -7,6 +7,8 @@ notices of one kind about one run are worth one when they come faster than anyon
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -15,6 +17,7 @@ from fastapi import APIRouter, Depends, Query
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from ..engine.bus import Notice
+from ..engine.roles import Identity
 from ..engine.services import Services
 from ..model import Run, Worker
 from .access import require
@@ -62,8 +65,8 @@ def _about(notice: Notice) -> str | None:
     return record.name if isinstance(record, Worker) else notice.run
 
 
-async def notices(services: Services, run: str | None) -> AsyncIterator[ServerSentEvent]:
-    """The events of one stream, until the bus closes or the client leaves."""
+async def notices(services: Services, run: str | None, who: Identity) -> AsyncIterator[ServerSentEvent]:
+    """The events of one stream, until the bus closes, the client leaves, or its credential ends."""
     pending, news = Pending(run), asyncio.Event()
     async with services.bus.subscribe() as source:
 
@@ -72,19 +75,31 @@ async def notices(services: Services, run: str | None) -> AsyncIterator[ServerSe
                 if pending.add(notice):
                     news.set()
 
-        gathering = asyncio.create_task(gather())
-        gathering.add_done_callback(lambda _: news.set())
-        try:
-            yield ServerSentEvent(comment="listening")
-            while not gathering.done():
-                await news.wait()
-                news.clear()
-                for notice in pending.take():
-                    yield _event(notice)
-                await asyncio.sleep(EVERY_S)
-        finally:
-            gathering.cancel()
-            await asyncio.gather(gathering, return_exceptions=True)
+        with services.tokens.watch(who) as revoked:
+            over = [asyncio.create_task(gather()), asyncio.create_task(_ended(revoked, who.expires_at))]
+            for task in over:
+                task.add_done_callback(lambda _: news.set())
+            try:
+                yield ServerSentEvent(comment="listening")
+                while not any(task.done() for task in over):
+                    await news.wait()
+                    news.clear()
+                    if over[1].done():
+                        return
+                    for notice in pending.take():
+                        yield _event(notice)
+                    await asyncio.sleep(EVERY_S)
+            finally:
+                for task in over:
+                    task.cancel()
+                await asyncio.gather(*over, return_exceptions=True)
+
+
+async def _ended(revoked: asyncio.Event, expires_at: float | None) -> None:
+    """Return when a credential is revoked or expires."""
+    left_s = None if expires_at is None else max(0.0, expires_at - time.time())
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(revoked.wait(), left_s)
 
 
 def _event(notice: Notice) -> ServerSentEvent:
@@ -92,9 +107,11 @@ def _event(notice: Notice) -> ServerSentEvent:
     return ServerSentEvent(event=notice.kind, data=msgspec.json.encode(shown).decode())
 
 
-@router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(require("read"))])
+@router.get("/stream", response_class=EventSourceResponse)
 async def stream(
-    services: Asking, run: Annotated[str | None, Query(description="Only what concerns this run.")] = None
+    services: Asking,
+    who: Annotated[Identity, Depends(require("read"))],
+    run: Annotated[str | None, Query(description="Only what concerns this run.")] = None,
 ) -> EventSourceResponse:
     """Notices as they happen: events `run`, `logs` (also tasks and metrics), `worker`, `overflow`."""
-    return EventSourceResponse(notices(services, run), ping=PING_S, sep="\n")
+    return EventSourceResponse(notices(services, run, who), ping=PING_S, sep="\n")

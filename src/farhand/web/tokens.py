@@ -8,14 +8,15 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Request
 from pydantic import Field
 
+from ..engine.tokens import YEAR_S
 from ..model import NAME_PATTERN, Page, Token
 from .access import Sessions, require
 from .asking import Asking
+from .audit import note
 from .views import JsonResponse, list_view
 
 router = APIRouter(tags=["tokens"])
 TOKENS = [Depends(require("tokens"))]
-YEAR_S = 365 * 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,11 @@ class NewLink:
 
 
 @router.post("/workers/tokens", status_code=201, response_model=MintedToken, dependencies=TOKENS)
-async def create_token(new: NewToken, services: Asking) -> JsonResponse:
+async def create_token(request: Request, new: NewToken, services: Asking) -> JsonResponse:
     """Mint a token."""
+    note(request, subject=new.name, role=new.role, labels=new.labels)
     text, token = await services.tokens.create(new.name, new.role, new.labels, new.expires_s)
+    note(request, jti=token.jti)
     minted = MintedToken(text, token.jti, token.name, token.role, token.labels, token.expires_at)
     return JsonResponse(minted, status_code=201)
 
@@ -63,13 +66,25 @@ async def list_tokens(services: Asking) -> JsonResponse:
 
 @router.post("/workers/tokens/{jti}/revoke", dependencies=TOKENS)
 async def revoke_token(jti: str, services: Asking) -> JsonResponse:
-    """End a token's life; a worker that uses it is dropped at once."""
+    """End a token's life, and all that goes on under it: a worker's or console's session, an event stream."""
     changed = await services.tokens.revoke(jti)
     return JsonResponse({"jti": jti, "revoked": True, "changed": changed})
+
+
+@router.post("/workers/tokens/rotate-key", dependencies=TOKENS)
+async def rotate_key(request: Request, services: Asking) -> JsonResponse:
+    """Sign with a new key: every token and console session ends, and workers by a token are dropped.
+
+    The admin's own secret and the server's own processors go on.
+    """
+    revoked = await services.tokens.rotate_key()
+    note(request, revoked=revoked)
+    return JsonResponse({"revoked": revoked})
 
 
 @router.post("/signin-links", status_code=201, dependencies=[Depends(require("sign_in_link"))])
 async def create_link(request: Request, new: NewLink | None = None) -> JsonResponse:
     """A one-time address, relative to the server's own, that signs a browser in to the console."""
     sessions: Sessions = request.app.state.sessions
+    note(request, role=(new or NewLink()).role)
     return JsonResponse({"path": sessions.link((new or NewLink()).role)}, status_code=201)

@@ -13,7 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from farhand.engine import tokens as tokens_module
-from farhand.engine.tokens import ADMIN, WORKER, YEAR_S, Identity, Tokens
+from farhand.engine.roles import ADMIN, WORKER, Identity
+from farhand.engine.tokens import YEAR_S, Tokens
 from farhand.errors import NotFound, Unauthorized, Usage
 from farhand.model import LOCAL_WORKER
 from farhand.store import Store
@@ -36,8 +37,8 @@ async def tokens(store: Store, home: Path) -> Tokens:
 
 async def test_a_worker_token_says_name_and_labels_and_is_listed(tokens: Tokens) -> None:
     text, token = await tokens.create("gpu-box", WORKER, ("gpu", "zone=eu"), YEAR_S)
-    assert await tokens.verify(text) == Identity(WORKER, "gpu-box", ("gpu", "zone=eu"), token.jti)
     assert await tokens.list() == [token]
+    assert await tokens.verify(text) == Identity(WORKER, "gpu-box", ("gpu", "zone=eu"), token.jti)
     assert token.expires_at == pytest.approx(token.issued_at + YEAR_S)
     assert jwt.get_unverified_header(text)["alg"] == "EdDSA"
 
@@ -51,7 +52,8 @@ async def test_the_text_of_a_token_is_kept_nowhere(tokens: Tokens, tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "role", "labels", "expires_s", "words"),
     [
-        ("box", "admin", (), 1.0, "the role is worker"),
+        ("box", "root", (), 1.0, "the roles are admin, operator, viewer, worker"),
+        ("me", "viewer", ("gpu",), 1.0, "a token of role viewer has none"),
         ("server", "worker", (), 1.0, "reserved"),
         ("any", "worker", (), 1.0, "reserved"),
         ("worker", "worker", (), 1.0, "reserved"),
@@ -140,6 +142,94 @@ async def test_a_revoked_token_is_refused_from_then_on(tokens: Tokens) -> None:
     assert listed.revoked_at is not None
 
 
+@pytest.mark.parametrize("role", ["admin", "operator", "viewer"])
+async def test_people_have_tokens_of_their_roles(tokens: Tokens, role: str) -> None:
+    text, token = await tokens.create("anna", role, (), YEAR_S)
+    assert await tokens.verify(text) == Identity(role, "anna", (), token.jti)
+
+
+async def test_revoking_ends_what_goes_on_under_the_token_and_nothing_else(tokens: Tokens) -> None:
+    one, token = await tokens.create("anna", "viewer", (), YEAR_S)
+    two, _ = await tokens.create("berta", "viewer", (), YEAR_S)
+    anna, berta = await tokens.verify(one), await tokens.verify(two)
+    with tokens.watch(anna) as ended, tokens.watch(berta) as standing:
+        await tokens.revoke(token.jti)
+        assert ended.is_set()
+        assert not standing.is_set()
+    with tokens.watch(anna) as late:
+        assert late.is_set()
+    assert await tokens.confirm(berta) == berta
+    with pytest.raises(Unauthorized, match="revoked"):
+        await tokens.confirm(anna)
+
+
+async def test_a_new_key_ends_every_token_but_the_local_workers(
+    tokens: Tokens, store: Store, home: Path
+) -> None:
+    text, _ = await tokens.create("anna", "admin", (), YEAR_S)
+    local, before = await tokens.local(), tokens.generation
+    who = await tokens.verify(text)
+    with tokens.watch(who) as ended, tokens.watch(await tokens.verify(local)) as kept:
+        assert await tokens.rotate_key() == 1
+        assert ended.is_set()
+        assert not kept.is_set()
+    assert tokens.generation != before
+    for now in (tokens, Tokens(store, home, {})):
+        with pytest.raises(Unauthorized):
+            await now.verify(text)
+        assert (await now.verify(local)).name == LOCAL_WORKER
+        fresh, _ = await now.create("anna", "admin", (), YEAR_S)
+        assert (await now.verify(fresh)).role == "admin"
+    (listed, *_) = await tokens.list()
+    assert listed.revoked_at is not None
+
+
+async def test_a_token_signed_by_the_general_key_is_not_the_local_workers(
+    tokens: Tokens, store: Store
+) -> None:
+    await tokens.local()
+    jti = f"local-{store.meta.incarnation()}"
+    text = jwt.encode(claims(jti=jti, sub="server"), tokens._key, algorithm="EdDSA")
+    with pytest.raises(Unauthorized, match="not one of this server's"):
+        await tokens.verify(text)
+
+
+async def test_a_use_is_noted_with_its_address_once_a_minute(
+    tokens: Tokens, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(epoch=time.time())
+    monkeypatch.setattr(tokens_module, "time", clock)
+    text, token = await tokens.create("anna", "viewer", (), YEAR_S)
+
+    async def used() -> tuple[float | None, str]:
+        found = await store.tokens.get(token.jti)
+        assert found is not None
+        return found.last_used_at, found.address
+
+    assert await used() == (None, "")
+    await tokens.verify(text, "10.0.0.1")
+    first = await used()
+    assert first == (clock.time(), "10.0.0.1")
+    clock.now += 59
+    await tokens.verify(text, "10.0.0.2")
+    assert await used() == first
+    clock.now += 2
+    await tokens.verify(text, "10.0.0.2")
+    assert await used() == (clock.time(), "10.0.0.2")
+
+
+async def test_a_token_that_was_seen_before_still_expires(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(epoch=time.time())
+    monkeypatch.setattr(tokens_module, "time", clock)
+    text, _ = await tokens.create("anna", "viewer", (), 30.0)
+    await tokens.verify(text)
+    clock.now += 31
+    with pytest.raises(Unauthorized, match="expired"):
+        await tokens.verify(text)
+
+
 async def test_revoking_what_does_not_exist_says_so(tokens: Tokens) -> None:
     with pytest.raises(NotFound, match="there is no token nope"):
         await tokens.revoke("nope")
@@ -175,9 +265,10 @@ async def test_the_first_start_makes_an_admin_token_and_later_ones_keep_it(
 
 
 async def test_the_secrets_are_readable_by_their_owner_alone(tokens: Tokens, home: Path) -> None:
-    for name in ("admin-token", "token-key.pem"):
+    names = {"admin-token", "token-key.pem", "local-key.pem"}
+    for name in names:
         assert stat.S_IMODE((home / name).stat().st_mode) == 0o600
-    assert set(os.listdir(home)) == {"admin-token", "token-key.pem"}
+    assert set(os.listdir(home)) == names
 
 
 async def test_the_environment_may_give_the_admin_token_or_a_file_with_it(

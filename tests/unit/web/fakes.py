@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,22 +15,27 @@ import msgspec
 from starlette.testclient import TestClient
 
 from farhand.blobs import Blobs
+from farhand.engine.audit import outcome_of
 from farhand.engine.bus import Bus, Notice
+from farhand.engine.masking import Masker
+from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
-from farhand.engine.tokens import Identity
 from farhand.errors import Conflict, InvalidParameters, NotFound, Unauthorized
 from farhand.model import (
     Artifact,
     Ask,
     Attempt,
+    AuditEntry,
     Flow,
     JobSettings,
     LogLine,
     MetricPoint,
     Page,
     Run,
+    Secret,
     TaskRun,
     Token,
+    Variable,
     Worker,
 )
 
@@ -186,6 +194,9 @@ class FakeWorkers:
 class FakeTokens:
     def __init__(self) -> None:
         self.items: dict[str, Token] = {}
+        self.generation = "first"
+        self.revoked: set[str] = set()
+        self.watchers: list[asyncio.Event] = []
 
     async def create(
         self, name: str, role: str, labels: tuple[str, ...], expires_s: float
@@ -204,11 +215,93 @@ class FakeTokens:
         self.items[jti] = replace(token, revoked_at=T0)
         return token.revoked_at is None
 
-    async def verify(self, text: str) -> Identity:
+    async def rotate_key(self) -> int:
+        self.generation += "x"
+        for event in self.watchers:
+            event.set()
+        return len(self.items)
+
+    async def verify(self, text: str, address: str = "") -> Identity:
         role = text.removesuffix("-secret")
         if role == text:
             raise Unauthorized("the token is not one of this server's")
-        return Identity(role, "gpu1" if role == "worker" else role)
+        jti = "" if role == "admin" else f"jti-of-{role}"
+        return Identity(role, "gpu1" if role == "worker" else role, jti=jti)
+
+    async def confirm(self, identity: Identity, address: str = "") -> Identity:
+        if identity.jti in self.revoked:
+            raise Unauthorized("the token of this session has been revoked")
+        return identity
+
+    @contextmanager
+    def watch(self, identity: Identity) -> Iterator[asyncio.Event]:
+        event = asyncio.Event()
+        self.watchers.append(event)
+        yield event
+
+
+class FakeAudit:
+    def __init__(self) -> None:
+        self.items: list[AuditEntry] = []
+
+    async def add(
+        self,
+        who: Identity,
+        address: str,
+        action: str,
+        subject: str = "",
+        status: int = 200,
+        details: Any = None,
+    ) -> None:
+        n = len(self.items) + 1
+        outcome = outcome_of(status)
+        entry = AuditEntry(
+            n, T0, who.role, who.name, who.jti, address, action, subject, outcome, status, details or {}
+        )
+        self.items.append(entry)
+
+    async def page(self, limit: int, cursor: Any, actor: Any, action: Any) -> Page[AuditEntry]:
+        fit = [e for e in self.items if actor in (None, e.actor) and action in (None, e.action)]
+        return Page(fit[::-1][:limit])
+
+
+class FakeSecrets:
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+
+    async def list(self) -> list[Secret]:
+        return [Secret(name, T0, T0, "admin") for name in self.values]
+
+    async def set(self, name: str, value: str, by: str) -> bool:
+        created = name not in self.values
+        self.values[name] = value
+        return created
+
+    async def delete(self, name: str) -> None:
+        if self.values.pop(name, None) is None:
+            raise NotFound(f"there is no secret {name!r}")
+
+
+class FakeVariables:
+    def __init__(self) -> None:
+        self.items: dict[str, Variable] = {}
+
+    async def list(self) -> list[Variable]:
+        return list(self.items.values())
+
+    async def get(self, name: str) -> Variable:
+        if name not in self.items:
+            raise NotFound(f"there is no variable {name!r}")
+        return self.items[name]
+
+    async def set(self, name: str, value: Any, by: str) -> bool:
+        created = name not in self.items
+        self.items[name] = Variable(name, json.dumps(value), T0, by)
+        return created
+
+    async def delete(self, name: str) -> None:
+        if self.items.pop(name, None) is None:
+            raise NotFound(f"there is no variable {name!r}")
 
 
 class FakeFleet:
@@ -237,6 +330,10 @@ class FakeServices:
         self.runs = FakeRuns()
         self.workers = FakeWorkers()
         self.tokens = FakeTokens()
+        self.audit = FakeAudit()
+        self.masker = Masker()
+        self.secrets = FakeSecrets()
+        self.variables = FakeVariables()
         self.fleet = FakeFleet()
         self.bus = ThreadedBus()
         self.blobs = Blobs(directory / "blobs")

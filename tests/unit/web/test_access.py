@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from farhand.engine.tokens import Identity
+from farhand.engine.roles import Identity
 from farhand.errors import Forbidden
 from farhand.web.access import MAY, Sessions, check
 from farhand.web.settings import WebSettings
 
-from .fakes import ADMIN, OPERATOR, VIEWER, WORKER, caller, problem_of, signed_in
+from .fakes import ADMIN, OPERATOR, VIEWER, WORKER, FakeServices, caller, problem_of, signed_in
 
 READS = [
     "/api/v1/runs",
@@ -94,19 +94,17 @@ def test_health_needs_no_credential(app: Any) -> None:
 def test_a_link_works_once() -> None:
     sessions = Sessions(WebSettings())
     code = sessions.link().partition("code=")[2]
-    cookie = sessions.redeem(code)
-    assert cookie is not None
+    visitor = sessions.redeem(code)
+    assert visitor == Identity("admin", "console")
     assert sessions.redeem(code) is None
-    visitor = sessions.open(cookie)
-    assert visitor is not None
-    assert visitor.role == "admin"
+    assert sessions.open(sessions.seal(visitor)) == visitor
 
 
 def test_a_link_and_a_session_end_with_their_time() -> None:
     now = [1000.0]
     sessions = Sessions(WebSettings(link_s=10, session_s=100), lambda: now[0])
     late = sessions.link().partition("code=")[2]
-    cookie = sessions.redeem(sessions.link().partition("code=")[2]) or ""
+    cookie = sessions.seal(Identity("admin", "console"))
     now[0] += 11
     assert sessions.redeem(late) is None
     assert sessions.open(cookie) is not None
@@ -130,6 +128,53 @@ def test_a_cookie_outlives_the_process_that_gave_it_when_the_key_is_kept() -> No
     visitor = Sessions(settings).open(cookie)
     assert visitor is not None
     assert visitor.role == "viewer"
+
+
+def test_a_cookie_lasts_no_longer_than_the_token_that_bought_it() -> None:
+    now = [1000.0]
+    sessions = Sessions(WebSettings(session_s=100), lambda: now[0])
+    cookie = sessions.seal(Identity("viewer", "anna", jti="1", expires_at=1010.0))
+    assert sessions.open(cookie) == Identity("viewer", "anna", jti="1")
+    now[0] = 1011.0
+    assert sessions.open(cookie) is None
+
+
+def test_a_cookie_ends_with_the_signing_key_of_the_tokens() -> None:
+    generation = ["first"]
+    sessions = Sessions(WebSettings(), generation=lambda: generation[0])
+    cookie = sessions.seal(Identity("admin", "console"))
+    assert sessions.open(cookie) is not None
+    generation[0] = "second"
+    assert sessions.open(cookie) is None
+
+
+OWN = {"Origin": "http://127.0.0.1:8420"}
+
+
+def test_a_token_signs_in_with_its_role_and_signing_out_ends_it(app: Any) -> None:
+    browser = caller(app)
+    answer = browser.post("/signin", content=f"token={VIEWER}", headers=OWN)
+    assert (answer.status_code, answer.url.path) == (200, "/")
+    assert problem_of(browser.post("/api/v1/flows/train/runs", headers=OWN)) == (403, "forbidden")
+    assert browser.get("/access").status_code == 403
+    assert browser.post("/signout", headers=OWN).status_code == 200
+    assert browser.get("/").status_code == 401
+
+
+@pytest.mark.parametrize("body", ["", "token=", "token=made-up", f"token={WORKER}", "token=%ff%fe"])
+def test_what_is_no_persons_token_signs_nobody_in(app: Any, body: str) -> None:
+    browser = caller(app)
+    assert browser.post("/signin", content=body, headers=OWN).status_code in (401, 403)
+    assert browser.get("/").status_code == 401
+
+
+def test_a_session_ends_when_its_token_is_revoked(app: Any, services: FakeServices) -> None:
+    browser = caller(app)
+    browser.post("/signin", content=f"token={VIEWER}", headers=OWN)
+    assert browser.get("/").status_code == 200
+    services.tokens.revoked.add("jti-of-viewer")
+    assert browser.get("/").status_code == 401
+    assert browser.get("/api/v1/runs").status_code == 401
 
 
 def test_signing_in_sets_a_cookie_that_scripts_and_other_sites_cannot_use(app: Any) -> None:

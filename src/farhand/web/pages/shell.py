@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse, Response
 
-from ...engine.tokens import Identity
+from ...engine.roles import Identity
 from ...errors import FarhandError, Unauthorized
 from ..access import MAY, require
 from . import wording
@@ -99,6 +99,7 @@ class PageRoute(APIRoute):
             except FarhandError as error:
                 if error.status == 500:
                     raise
-                return render(request, "problem.html", status=error.status, said=str(error), code=error.code)
+                said = request.app.state.services.masker(str(error))
+                return render(request, "problem.html", status=error.status, said=said, code=error.code)
 
         return handling

@@ -85,6 +85,12 @@ on("htmx:afterSwap", (event) => {
   else tell(target);
 });
 
+// What a button changed is looked at again at once.
+on("htmx:afterRequest", (event) => {
+  const button = event.detail.elt;
+  if (event.detail.successful && button.matches("[data-refreshes]")) htmx.trigger(button.closest("[data-live]"), "refresh");
+});
+
 on("change", (event) => {
   if (event.target.closest("[data-submits]")) event.target.form.requestSubmit();
 });

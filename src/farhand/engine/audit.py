@@ -1,0 +1,66 @@
+"""The audit log: what people and jobs asked to be changed, and what came of it."""
+
+from __future__ import annotations
+
+import time
+
+from ..errors import Usage
+from ..model import AuditEntry, Json, Page
+from ..store import Store
+from .masking import Masker
+from .roles import Identity
+
+_SUBJECT_MAX = 500
+
+
+def outcome_of(status: int) -> str:
+    """What a status says: done, refused (the caller's mistake, or not allowed) or failed (the server's)."""
+    if status < 400:
+        return "done"
+    return "refused" if status < 500 else "failed"
+
+
+class Audit:
+    """Writes entries and pages through them."""
+
+    def __init__(self, store: Store, masker: Masker) -> None:
+        self._store = store
+        self._masker = masker
+
+    async def add(
+        self,
+        who: Identity,
+        address: str,
+        action: str,
+        subject: str = "",
+        status: int = 200,
+        details: Json | None = None,
+    ) -> None:
+        """Write one entry; secrets in it are masked."""
+        mask = self._masker
+        entry = AuditEntry(
+            id=0,
+            at=time.time(),
+            role=who.role,
+            actor=mask(who.name),
+            jti=who.jti,
+            address=address,
+            action=action,
+            subject=mask(subject)[:_SUBJECT_MAX].encode("utf-8", "replace").decode(),
+            outcome=outcome_of(status),
+            status=status,
+            details=mask.value(details or {}),
+        )
+        await self._store.audit.add(entry)
+
+    async def page(
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+    ) -> Page[AuditEntry]:
+        """Entries, the newest first."""
+        if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
+            raise Usage("cursor: it must be the `next` of the page before")
+        return await self._store.audit.page(limit, None if cursor is None else int(cursor), actor, action)
