@@ -58,8 +58,8 @@ def create(client: Client, name: str, role: str, labels: str, expires: str, as_j
 def _name(name: str) -> str:
     if re.fullmatch(NAME_PATTERN, name) is None:
         raise Usage(
-            f"{name!r} cannot be a worker's name: it takes lower-case letters and digits, after the first "
-            "one also '.', '_' and '-', at most 63 in all"
+            f"{name!r} cannot be the name of a token: it takes lower-case letters and digits, after the first"
+            " one also '.', '_' and '-', at most 63 in all"
         )
     return name
 

@@ -257,9 +257,9 @@ def test_a_run_that_completed_needs_no_reason(call: Call, server: str, services:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["Bad Name"], "'Bad Name' cannot be a worker's name"),
+        (["Bad Name"], "'Bad Name' cannot be the name of a token"),
         (["gpu1", "--labels", "a b"], "'a b' has a space in it"),
-        (["gpu1", "--role", "viewer"], "'viewer' is not 'worker'"),
+        (["gpu1", "--role", "root"], "'root' is not one of 'admin'"),
     ],
 )
 def test_a_token_that_cannot_be_minted_is_refused_in_words(
