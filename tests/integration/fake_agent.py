@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
-import shutil
 import socket
 import struct
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import farhand
-import farhand_worker
+from farhand.engine import runtime as packed_runtime
 
 LENGTH = struct.Struct(">I")
 PATIENCE_S = 30.0
@@ -24,17 +24,8 @@ PATIENCE_S = 30.0
 
 def make_runtime(directory: Path) -> Path:
     """The runtime as the server packs it: nothing but the parts an engine may import."""
-    package, worker = Path(farhand.__file__).parent, Path(farhand_worker.__file__).parent
-    for name in ("__init__.py", "errors.py", "retrying.py"):
-        target = directory / "farhand" / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(package / name, target)
-    shutil.copytree(
-        package / "sdk", directory / "farhand" / "sdk", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    (directory / "farhand_worker").mkdir()
-    for name in ("__init__.py", "protocol.py"):
-        shutil.copy(worker / name, directory / "farhand_worker" / name)
+    with zipfile.ZipFile(io.BytesIO(packed_runtime.build())) as archive:
+        archive.extractall(directory)
     return directory
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import farhand
-import farhand_worker
+from farhand.engine import runtime
 from tests.integration.agent_server import AgentProcess, FakeServer, digest_of, until, zipped
 
 pytestmark = pytest.mark.anyio
@@ -39,18 +38,10 @@ def sleeper() -> None:
 """
 
 
-def runtime() -> bytes:
-    here, worker = Path(farhand.__file__).parent, Path(farhand_worker.__file__).parent
-    files = {"farhand/__init__.py": here / "__init__.py", "farhand/errors.py": here / "errors.py"}
-    files |= {f"farhand/sdk/{path.relative_to(here / 'sdk')}": path for path in (here / "sdk").rglob("*.py")}
-    files |= {f"farhand_worker/{name}": worker / name for name in ("__init__.py", "protocol.py")}
-    return zipped({name: path.read_bytes() for name, path in sorted(files.items())})
-
-
 @pytest.fixture
 async def server() -> AsyncIterator[FakeServer]:
     server = FakeServer()
-    server.runtime = runtime()
+    server.runtime = runtime.build()
     server.bundle = zipped({"flows.py": FLOWS})
     server.blobs = {digest_of(server.bundle): server.bundle}
     await server.start()

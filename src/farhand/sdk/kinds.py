@@ -37,7 +37,7 @@ def refusal(field: str, text: str) -> InvalidParameters:
 
 
 class Choice(Kind):
-    """One of a few values: ``known`` has what may be given and what it means, ``names`` other words for it."""
+    """One of a few values. ``known``: what may be given and what it means; ``names``: other words for it."""
 
     def __init__(self, schema: Schema, known: Sequence[Tuple[Any, Any]], names: Dict[str, Any]) -> None:
         super().__init__(schema)

@@ -94,7 +94,8 @@ class Job:
         remain = threads_remain(threads) or self._run.abandoned or not (gone and restored)
         set_root(None)
         if not self.stopped:
-            self.spool.write(events.line("result", result, digests), urgent=True)
+            # Not urgent: the frame that says the job is done makes the agent send all there is, at once.
+            self.spool.write(events.line("result", result, digests))
         self.spool.close()
         return remain
 

@@ -12,27 +12,39 @@ from .rows import FLOWS
 
 
 class Flows:
-    """Stores and reads flows by name."""
+    """Stores and reads flows by name. What was read is kept until a project changes: every run asks."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._known: dict[str, Flow] = {}
+        self._changes = 0
 
     async def replace(self, project: str, flows: list[Flow], now: float) -> None:
         """Store what a project has now; flows it had before and lacks now are no longer present.
 
         Raises `Conflict` when another project has a flow of the same name.
         """
-        await self._database.write(lambda connection: _replace(connection, project, flows, now))
+        try:
+            await self._database.write(lambda connection: _replace(connection, project, flows, now))
+        finally:
+            self._known.clear()
+            self._changes += 1
 
     async def get(self, name: str) -> Flow | None:
         """The flow, or None; one that is no longer present is still known."""
+        if name in self._known:
+            return self._known[name]
+        changes = self._changes
 
         def read(connection: Connection) -> Flow | None:
             sql = f"SELECT {FLOWS.columns} FROM flows WHERE name = ?"
             row = connection.execute(sql, (name,)).fetchone()
             return None if row is None else FLOWS.load(row)
 
-        return await self._database.read(read)
+        flow = await self._database.read(read)
+        if flow is not None and changes == self._changes:
+            self._known[name] = flow
+        return flow
 
     async def list(self) -> list[Flow]:
         """Every flow by name."""
