@@ -60,12 +60,13 @@ class Program:
     output: Path
     cwd: Path
     process: subprocess.Popen[bytes] | None = None
+    python: str = sys.executable
 
     def start(self) -> None:
         """Start it (again)."""
         with self.output.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, *self.arguments],
+                [self.python, *self.arguments],
                 env=self.environment,
                 cwd=self.cwd,
                 stdin=subprocess.DEVNULL,
@@ -192,6 +193,8 @@ class Deployment:
         url: str | None = None,
         token: str | None = None,
         wait: bool = True,
+        python: str = sys.executable,
+        packages: Path | None = None,
     ) -> WorkerProgram:
         """Start a worker in bundle mode, in a directory of its own, and wait until it is online."""
         directory = self.directory / name
@@ -200,9 +203,18 @@ class Deployment:
         token_file.write_text(token if token is not None else self.token(name, list(labels)))
         arguments = ["-m", "farhand_worker", "--url", url or self.url, "--token-file", str(token_file)]
         arguments += ["--state-dir", str(directory / "state"), "--parallel", str(parallel), "--name", name]
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")}
+        # ``python`` may be another one, which finds the worker program and its package in ``packages``.
+        found = {} if packages is None else {"PYTHONPATH": str(packages)}
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")}
+        clean = {**kept, **found}
         program = WorkerProgram(
-            name, arguments, clean, directory / "log", directory, state_dir=directory / "state"
+            name,
+            arguments,
+            clean,
+            directory / "log",
+            directory,
+            python=python,
+            state_dir=directory / "state",
         )
         self.workers[name] = program
         program.start()
