@@ -42,6 +42,12 @@ class WorkerLost(FarhandError):
     code = "worker_lost"
 
 
+class ProcessDied(FarhandError):
+    """The process of a process task ended without an outcome; the message says how."""
+
+    code = "process_died"
+
+
 class NotSupported(FarhandError):
     """This parameter is not supported yet; leave it out."""
 

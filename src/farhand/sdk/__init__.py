@@ -13,7 +13,7 @@ from .artifacts import load_artifact, save_artifact
 from .context import current_run
 from .flows import Flow, flow
 from .futures import Future, Futures, unmapped
-from .metrics import emit
+from .metrics import emit, progress
 from .references import ArtifactRef
 from .retries import exponential
 from .tasks import Task, task
@@ -33,6 +33,7 @@ __all__ = [
     "flow",
     "get_logger",
     "load_artifact",
+    "progress",
     "save_artifact",
     "task",
     "unmapped",

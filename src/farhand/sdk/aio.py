@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any, Coroutine, Dict, Optional, Tuple, TypeVar
+from typing import Any, Callable, Coroutine, Dict, Optional, Tuple, TypeVar
 
 from farhand.errors import Cancelled, TimedOut
 
@@ -47,6 +47,16 @@ def run_on_new_loop(procedure: Procedure[T]) -> T:
     return asyncio.run(run(procedure))
 
 
+async def off_the_loop(function: Callable[[], T]) -> T:
+    """Await what blocks its thread."""
+    return await asyncio.get_running_loop().run_in_executor(None, function)
+
+
+def run_coroutine(coroutine: Coroutine[Any, Any, T]) -> T:
+    """A coroutine's value, on a loop of its own."""
+    return asyncio.run(coroutine)
+
+
 async def called(made: Call) -> Any:
     """Await a call that was made: replayed, run on this loop, or run elsewhere."""
     replayed = calls.replay(made)
@@ -55,6 +65,8 @@ async def called(made: Call) -> Any:
     await _settle_inputs(made)
     if calls.placed_elsewhere(made):
         return await calls.submit_placed(made, Future(made.key, made.step.name))
+    if not made.step.is_async:
+        return await calls.submit_made(made, Future(made.key, made.step.name))
     return await run(performed(made))
 
 

@@ -45,7 +45,20 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
         leave(token)
     flush_partial_line()
     _record_value(made, value, began, attempts[0])
+    if step.options.durable:
+        yield from _settled(made)
     return value
+
+
+def _settled(made: Call) -> Procedure[None]:
+    """Wait until the outcome is recorded where no loss of this machine takes it away."""
+    recorder, check = made.run.recorder, made.run.check
+    if made.step.is_async:
+        from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+        yield lambda: aio.off_the_loop(lambda: recorder.settle(check))
+    else:
+        yield lambda: recorder.settle(check)
 
 
 def _attempted(
@@ -78,6 +91,10 @@ def _attempt(
     """What one attempt calls, or awaits."""
     step, timeout_s = made.step, made.step.options.timeout_s
     work: Callable[[], Any] = lambda: step.invoke(*made.args, **made.kwargs)  # noqa: E731
+    if step.options.process:
+        from .processes import run_in_child  # noqa: PLC0415 - it is for those who use it
+
+        work = lambda: run_in_child(made)  # noqa: E731
     if timeout_s is None:
         return work
     if step.is_async:

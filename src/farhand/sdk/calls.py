@@ -87,7 +87,7 @@ def call(
     """Call ``step`` and wait for it; an ``async def`` gives an awaitable, whose key is settled already."""
     frame.run.check()
     made = Call(step, frame, args, kwargs, None, wait_for)
-    if step.is_async:
+    if step.is_coroutine:
         from . import aio  # noqa: PLC0415 - asyncio is for those who use it
 
         return aio.called(made)

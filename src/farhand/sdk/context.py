@@ -30,6 +30,9 @@ class Recorder:
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one event line; ``urgent`` ones are delivered at once."""
 
+    def settle(self, check: Callable[[], None]) -> None:
+        """Wait until all that was written is safe from a loss of this machine, as far as it can be."""
+
     def blob_path(self, digest: str) -> Path:
         """The file of a digest. Raises OSError or FarhandError when there is none."""
         raise FileNotFoundError(digest)

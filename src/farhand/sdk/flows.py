@@ -20,6 +20,15 @@ from .steps import Step, declared_by
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+NAME_CHARS_MAX = 200
+
+
+def _template(run_name: Optional[str]) -> Optional[str]:
+    if run_name is not None and (not isinstance(run_name, str) or not run_name.strip()):
+        raise Usage("run_name must be text, with the names of parameters in braces")
+    return run_name
+
+
 class Flow(Step[F], Generic[F]):
     """A decorated flow.
 
@@ -36,6 +45,7 @@ class Flow(Step[F], Generic[F]):
         description: Optional[str],
         options: Options,
         hooks: Optional[Hooks] = None,
+        run_name: Optional[str] = None,
     ) -> None:
         super().__init__(function, name, options)
         if not NAME.fullmatch(self.name):
@@ -44,6 +54,7 @@ class Flow(Step[F], Generic[F]):
             self.name = re.sub(r"[^a-z0-9._-]", "", self.name.lower()).lstrip("._-")[:63] or "flow"
         self.description = description or (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
         self.hooks = hooks or Hooks()
+        self.run_name = _template(run_name)
         self._parameters: Optional[Parameters] = None
         self.invoke = self._invoke
 
@@ -53,6 +64,17 @@ class Flow(Step[F], Generic[F]):
         if self._parameters is None:
             self._parameters = Parameters(self.function, self.signature)
         return self._parameters
+
+    def name_of_run(self, arguments: Dict[str, Any]) -> Optional[str]:
+        """What a run with these arguments is called, by the template ``run_name``. Never raises."""
+        if self.run_name is None:
+            return None
+        try:
+            return self.run_name.format(**arguments)[:NAME_CHARS_MAX]
+        except Exception as error:  # noqa: BLE001 - formatting runs code of the arguments
+            return f"{self.name} ({self.run_name!r} cannot be filled in: {type(error).__name__})"[
+                :NAME_CHARS_MAX
+            ]
 
     def settings(self) -> Dict[str, Any]:
         """What the queue and the agent need to know: the options, the hooks, the secrets of all it calls."""
@@ -83,6 +105,7 @@ def flow(
     *,
     name: Optional[str] = None,
     description: Optional[str] = None,
+    run_name: Optional[str] = None,
     tags: Names = None,
     retries: int = 0,
     retry_delay: Delay = 0,
@@ -111,6 +134,7 @@ def flow(
     *,
     name: Optional[str] = None,
     description: Optional[str] = None,
+    run_name: Optional[str] = None,
     on_completed: HookOrHooks = None,
     on_failed: HookOrHooks = None,
     on_cancelled: HookOrHooks = None,
@@ -123,15 +147,16 @@ def flow(
     that died. ``timeout`` limits the time, ``silence_timeout`` the time without a line, a metric or a task.
     ``device`` (a label or a list, all required) and ``runs_on`` (any, server, worker, a worker's name) say
     where the run may go, ``priority`` how soon, ``max_concurrent`` beside how many others of its kind.
+    ``run_name`` names its runs by their parameters, as in ``"{city} of {day:%d %B}"``.
     ``isolated`` gives it a process of its own. The hooks are called with a summary of the run at its end.
     """
     refuse_unknown("flow", given)
     options = Options(**given)
     hooks = Hooks(completed=on_completed, failed=on_failed, cancelled=on_cancelled, crashed=on_crashed)
     if function is not None:
-        return Flow(function, name, description, options, hooks)
+        return Flow(function, name, description, options, hooks, run_name)
 
     def decorate(decorated: F) -> Flow[F]:
-        return Flow(decorated, name, description, options, hooks)
+        return Flow(decorated, name, description, options, hooks, run_name)
 
     return decorate

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, Callable, List, Optional, Set, Type, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Set, Type, TypeVar
 
 from farhand.errors import Cancelled
 
@@ -113,6 +113,8 @@ class Interrupter:
         self._wanted: Callable[[], bool] = lambda: False
         self._windows = 0
         self._before: Any = signal.SIG_DFL
+        self.wakers: Dict[int, Callable[[], None]] = {}
+        """Thread → what ends its wait in the kernel, so that it meets the exception it was sent."""
 
     def open(self) -> None:
         """From here on the main thread may be interrupted. Called in the main thread; nests."""
@@ -144,6 +146,12 @@ class Interrupter:
             self._watcher.after(_AGAIN_S, lambda: self.raise_in(thread, kind, wanted))
         else:
             _raise_async(thread, kind)
+            self._wake(thread)
+
+    def _wake(self, thread: int) -> None:
+        waker = self.wakers.get(thread)
+        if waker is not None:
+            waker()
 
     def _kick(self) -> None:
         """Signal the main thread until the handler has taken the exception."""

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
 
 from . import events
 from .context import Recorder
@@ -64,6 +64,12 @@ class Journal(Recorder):
                 self._give_up(error)
                 return
         self._socket.ring()
+
+    def settle(self, check: Callable[[], None]) -> None:
+        """Put the record on the disk; there is no other machine that could have it."""
+        with self._lock:
+            if not self._closed:
+                os.fsync(self._fd)
 
     def blob_path(self, digest: str) -> Path:
         """The file of a digest that this home has."""

@@ -1,9 +1,9 @@
-"""``emit``: numbers of a run as they come."""
+"""``emit`` and ``progress``: numbers of a run as they come."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, Generator, TypeVar
+from typing import Any, Callable, Dict, Generator, Optional, TypeVar
 
 from . import events
 from .context import current
@@ -27,6 +27,28 @@ def emit(**numbers: Any) -> None:
     if frame is not None and values and frame.run.recorder.recording:
         body = {"at": time.time(), "values": values, "task": frame.key or None}
         frame.run.recorder.write(events.line("metric", body))
+
+
+def progress(done: float, total: Optional[float] = None, message: Optional[str] = None) -> None:
+    """Say how far the run, or the task that calls this, has come: ``progress(3, 10, "reading")``.
+
+    Outside of a run it does nothing but check. Raises TypeError and ValueError for what is no progress.
+    """
+    values = [float(done)] if total is None else [float(done), float(total)]
+    if not all(0 <= value < float("inf") for value in values) or total == 0:
+        raise ValueError(
+            "progress(done, total) takes numbers that are not negative, and a total above nothing"
+        )
+    frame = current()
+    if frame is not None and frame.run.recorder.recording:
+        body = {
+            "at": time.time(),
+            "done": values[0],
+            "total": None if total is None else values[1],
+            "message": None if message is None else str(message),
+            "task": frame.key or None,
+        }
+        frame.run.recorder.write(events.line("progress", body))
 
 
 def drained(function: Callable[..., Generator[Any, None, T]], *args: Any, **kwargs: Any) -> T:

@@ -21,13 +21,11 @@ _LATER: FrozenSet[str] = frozenset(
     [
         "cache",
         "cpus",
-        "durable",
         "env",
         "flavor",
         "gpus",
         "limits",
         "locks",
-        "processes",
         "ram",
         "requires_python",
         "schedule",
@@ -41,11 +39,13 @@ class Options:
 
     __slots__ = (
         "crash_retries",
+        "durable",
         "isolated",
         "labels",
         "max_concurrent",
         "policy",
         "priority",
+        "process",
         "retries",
         "retry_delay",
         "retry_on",
@@ -75,6 +75,8 @@ class Options:
         secrets: Names = None,
         tags: Names = None,
         max_concurrent: Optional[int] = None,
+        process: bool = False,
+        durable: bool = False,
     ) -> None:
         self.retries = _count("retries", retries)
         self.retry_delay = backoff(retry_delay)
@@ -91,6 +93,8 @@ class Options:
         self.policy = device_policy
         self.strict_lease = bool(strict_lease)
         self.isolated = bool(isolated)
+        self.process = bool(process)
+        self.durable = bool(durable)
         self.secrets = _names("secrets", secrets, SECRET_NAME)
         self.tags = _names("tags", tags, NAME)
         self.max_concurrent = None if max_concurrent is None else _count("max_concurrent", max_concurrent)
@@ -128,7 +132,7 @@ _EVERYWHERE = (
 )
 ACCEPTED: Dict[str, FrozenSet[str]] = {
     "flow": frozenset(f"{_EVERYWHERE} tags max_concurrent".split()),
-    "task": frozenset(_EVERYWHERE.split()),
+    "task": frozenset(f"{_EVERYWHERE} process durable".split()),
 }
 """Decorator → the names it passes to `Options`."""
 
@@ -148,6 +152,8 @@ def refuse_without_place(options: Options) -> None:
     for name, given in (("priority", options.priority is not None), ("isolated", options.isolated)):
         if given and not options.places:
             raise Usage(f"@task({name}=…) is for tasks that ask for a machine, with device or runs_on")
+    if options.process and options.places:
+        raise Usage("a task that asks for a machine has a process there already; leave process out")
 
 
 def _limit(name: str, value: Optional[Duration]) -> Optional[float]:

@@ -56,6 +56,7 @@ class Job:
             grace_s=header.get("grace_s") or 10.0,
             disposable=True,
         )
+        self._started_at = time.time()
         self.placer = Placer(self._run)
         self._run.place = self.placer.place
         self._root = Path(header["bundle_dir"])
@@ -101,9 +102,10 @@ class Job:
 
     # ------------------------------------------------------------ user code
 
-    def _started(self) -> None:
+    def _started(self, name: Optional[str] = None) -> None:
         body = {
-            "at": time.time(),
+            "at": self._started_at,
+            "name": name,
             "pid": os.getpid(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "host": os.uname().nodename,
@@ -165,6 +167,9 @@ class Job:
         if not isinstance(step, Flow):
             raise NotFound(f"{self._header['entry']} is no flow")
         bound = step.parameters.bind_params(given)
+        name = step.name_of_run(bound.arguments)
+        if name is not None:
+            self._started(name)
         return bound.args, bound.kwargs
 
     def _fetch_kept(self) -> None:

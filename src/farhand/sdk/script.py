@@ -174,6 +174,7 @@ def _first_record(step: Step[Any], run_id: str, arguments: Dict[str, Any]) -> Di
         "flow": step.name,
         "project": project,
         "params": parameters.export(dict(arguments)),
+        "name": step.name_of_run(arguments),
         "at": time.time(),
         "pid": os.getpid(),
         "host": os.uname().nodename,

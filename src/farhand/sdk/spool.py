@@ -78,6 +78,21 @@ class Spool(Recorder):
             if not self._closed and self._end() > read:
                 self._ring(urgent)
 
+    def settle(self, check: Callable[[], None]) -> None:
+        """Wait until the server has recorded what is written so far. ``check`` raises to give up."""
+        with self._changed:
+            end = self._size
+        while not self._recorded(end):
+            check()
+
+    def _recorded(self, end: int) -> bool:
+        """Ask the agent to tell when it has an acknowledgement, and wait a while for that."""
+        with self._changed:
+            if self._acked < end and not self._closed:
+                self._send("bell", urgent=True, ack=True)
+                self._changed.wait(_AGAIN_S)
+            return self._acked >= end or self._closed
+
     def blob_path(self, digest: str) -> Path:
         """The verified file of a digest, which the agent fetches if it is not there."""
         return Path(self._ask("blob", {"digest": digest})["path"])

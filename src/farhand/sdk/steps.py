@@ -35,7 +35,9 @@ class Step(Generic[F]):
     def __init__(self, function: F, name: Optional[str], options: Options) -> None:
         functools.update_wrapper(self, function)  # pyright: ignore[reportArgumentType]
         self.function = function
-        self.is_async, self.body = _body_of(function)
+        self.is_coroutine, self.body = _body_of(function)
+        self.is_async = self.is_coroutine and not options.process
+        """Whether its work is awaited on the loop that calls it; a process has a loop of its own."""
         self.invoke = self.body
         self.name = name or function.__name__
         self.options = options
@@ -95,6 +97,10 @@ class Step(Generic[F]):
                 self._by_position = -2 if not positional else len(positional)
         else:
             self._by_position = -2
+
+    def name_of_run(self, arguments: Dict[str, Any]) -> Optional[str]:
+        """What a run of this step is called, where that is not its own name."""
+        return None
 
     def takes(self, name: str) -> bool:
         """Whether the function has a parameter of this name, as far as its code says."""

@@ -88,6 +88,8 @@ def task(
     isolated: bool = False,
     strict_lease: bool = False,
     secrets: Names = None,
+    process: bool = False,
+    durable: bool = False,
 ) -> Callable[[F], Task[F]]: ...
 
 
@@ -102,7 +104,9 @@ def task(
 
     With ``device`` (a label or a list, all required) or ``runs_on`` each call is a job of its own on a
     machine that fits; ``device_policy="prefer"`` lets it run on the server where no such machine exists.
-    ``priority`` and ``isolated`` are for such tasks. The rest is as for a flow.
+    ``priority`` and ``isolated`` are for such tasks. With ``process`` each call runs in a child process,
+    which a timeout or a cancellation kills. ``durable`` waits until the server has recorded the outcome
+    before the flow goes on. The rest is as for a flow.
     """
     refuse_unknown("task", given)
     options = Options(**given)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from farhand_worker.protocol import Artifact, Checkpoint, Log, Metric, ProtocolViolation, Result, TaskBegan
+from farhand_worker.protocol import (
+    Artifact,
+    Checkpoint,
+    Log,
+    Metric,
+    Progress,
+    ProtocolViolation,
+    Result,
+    TaskBegan,
+)
 
 from ..lifecycle import Ending
 from ..model import Job
@@ -61,6 +70,13 @@ def on_metric(batch: Batch, event: Metric) -> None:
     batch.points.append((event.at, event.values, event.task))
 
 
+def on_progress(batch: Batch, event: Progress) -> None:
+    """How far the work has come: a point of the series ``progress``, and its message in the log."""
+    batch.points.append((event.at, {"progress": event.done / (event.total or 1.0)}, event.task))
+    if event.message:
+        batch.lines.append((event.at, event.message, "log", "info", event.task))
+
+
 def on_task(batch: Batch, event: TaskBegan) -> None:
     """A call began in the engine."""
     batch.tasks.began(event)
@@ -79,6 +95,7 @@ def on_artifact(batch: Batch, event: Artifact) -> None:
 STREAMING = {
     Log: on_log,
     Metric: on_metric,
+    Progress: on_progress,
     TaskBegan: on_task,
     Checkpoint: on_checkpoint,
     Artifact: on_artifact,

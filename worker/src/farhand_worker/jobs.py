@@ -74,6 +74,7 @@ class Attempt:
         self._stop: Optional[_Stop] = None
         self._fate: Optional[str] = None
         self._bell: Optional[asyncio.TimerHandle] = None
+        self._ack_wanted = False
         self._requests: Dict[str, Tuple[Any, Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: Optional[asyncio.Task[Engine]] = None
@@ -279,6 +280,7 @@ class Attempt:
 
     def _on_bell(self, header: Dict[str, Any]) -> None:
         urgent = bool(header.get("urgent"))
+        self._ack_wanted |= bool(header.get("ack"))
         if self._bell is not None:
             if not urgent:
                 return
@@ -300,11 +302,12 @@ class Attempt:
             self._engine.channel.send("arm", read=read, acked=self.reports.acked_bytes)
 
     def recorded(self, source: str, number: int) -> None:
-        """The server has recorded up to ``number``: an engine that waits for room may go on."""
+        """The server has recorded up to ``number``: an engine that waits for that, or for room, goes on."""
         before = self.reports.acked_bytes
         if self.reports.acknowledge(source, number) and self._engine is not None:
             full = self.reports.grow() - before > SPOOL_BYTES_MAX // 2
-            if full:
+            if full or self._ack_wanted:
+                self._ack_wanted = False
                 self._arm()
 
     # ------------------------------------------------------------ what the engine asks for

@@ -351,6 +351,18 @@ class Metric:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far the run, or a call of it, has come: ``done`` of ``total``, where there is one."""
+
+    kind: ClassVar[str] = "progress"
+    at: float
+    done: float
+    total: Optional[float] = None
+    message: Optional[str] = None
+    task: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class TaskBegan:
     """A task call began in this engine. ``index`` is its place in a ``.map()``.
 
@@ -440,7 +452,8 @@ class Exit:
 
 
 EVENTS: Dict[str, Type[Any]] = {
-    cls.kind: cls for cls in (Started, Log, Metric, TaskBegan, Checkpoint, Call, Artifact, Result, Exit)
+    cls.kind: cls
+    for cls in (Started, Log, Metric, Progress, TaskBegan, Checkpoint, Call, Artifact, Result, Exit)
 }
 
 FINAL = frozenset({Result.kind, Exit.kind})

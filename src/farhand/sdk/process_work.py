@@ -1,0 +1,125 @@
+"""What the child of a process task does with its call: the work itself, as part of the run it belongs to."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pickle
+import runpy
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Dict, Optional
+
+from farhand.errors import NotSerializable
+
+from . import encoding
+from .context import Frame, Recorder, Run, enter, set_root
+from .processes import read_frame, write_frame
+
+Facts = Dict[str, Any]
+
+
+class Relay(Recorder):
+    """Sends what is to be recorded to the process that records."""
+
+    def __init__(self, reads: int, writes: int) -> None:
+        self._reads = os.fdopen(reads, "rb")
+        self._writes = os.fdopen(writes, "wb")
+        self._lock = threading.Lock()
+
+    def job(self) -> Facts:
+        """What there is to do."""
+        return pickle.loads(read_frame(self._reads))
+
+    def begin(self, blobs: Optional[str], recording: bool) -> None:
+        """Where files go, and whether anything is recorded."""
+        self.blobs = None if blobs is None else Path(blobs)
+        self.recording = recording
+
+    def say(self, kind: str, content: Any) -> None:
+        """Send one frame."""
+        with self._lock:
+            write_frame(self._writes, pickle.dumps((kind, content), protocol=5))
+
+    def write(self, text: str, urgent: bool = False) -> None:
+        """Append one event line to the run's record."""
+        self.say("event", (text, urgent))
+
+    def blob_path(self, digest: str) -> Path:
+        """The file of a digest, which the parent finds or fetches."""
+        with self._lock:
+            write_frame(self._writes, pickle.dumps(("blob", digest), protocol=5))
+            path, refusal = pickle.loads(read_frame(self._reads))
+        if path is None:
+            raise FileNotFoundError(refusal)
+        return Path(path)
+
+
+def work(reads: int, writes: int) -> None:
+    """Execute the call and send its value or its exception; ends the process."""
+    for fd in (reads, writes):
+        os.set_inheritable(fd, False)
+    relay = Relay(reads, writes)
+    facts = relay.job()
+    try:
+        value = _value(facts, relay)
+        try:
+            content = pickle.dumps(value, protocol=5)
+        except Exception as error:
+            raise NotSerializable(
+                f"the result of {facts['name']} cannot leave its process: {error}"
+            ) from error
+        outcome = ("value", content)
+    except BaseException as error:  # noqa: BLE001 - whatever ends user code is the call's outcome
+        outcome = ("error", encoding.encode_error(error))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    relay.say(*outcome)
+    os._exit(0)  # threads and exit handlers have no say in when the call ends
+
+
+def _value(facts: Facts, relay: Relay) -> Any:
+    relay.begin(facts["blobs"], facts["recording"])
+    sys.path[:] = facts["path"]
+    run = Run(facts["run"], facts["flow"], relay, attempt=facts["attempt"])
+    frame = Frame(run, facts["key"], facts["name"])
+    _import(facts)
+    step, args, kwargs = pickle.loads(facts["work"])
+    enter(frame)
+    set_root(frame)
+    if step.is_coroutine:
+        from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+        return aio.run_coroutine(step.body(*args, **kwargs))
+    value = step.body(*args, **kwargs)
+    run.wait_for_calls()
+    return value
+
+
+def _import(facts: Facts) -> None:
+    """Import the task's module as it was imported in the parent; a script is not run again, only read."""
+    name, file = facts["module"], facts["file"]
+    if name == "__main__":
+        _read_script(facts["main"], file)
+        return
+    module = sys.modules.get(name) or importlib.import_module(name)
+    if file is not None and getattr(module, "__file__", None) != file:
+        spec = importlib.util.spec_from_file_location(name, file)
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[name] = module
+            spec.loader.exec_module(module)
+
+
+def _read_script(name: Optional[str], file: Optional[str]) -> None:
+    if name is not None:
+        sys.modules["__main__"] = importlib.import_module(name)
+        return
+    if file is None:
+        raise NotSerializable("a process task must stand in a file that its process can import")
+    module = ModuleType("__farhand_main__")
+    sys.modules["__main__"] = sys.modules["__farhand_main__"] = module
+    module.__dict__.update(runpy.run_path(file, run_name="__farhand_main__"))
