@@ -77,8 +77,19 @@ class Client:
         """The bytes of GET."""
         return self._send("GET", path).content
 
-    def follow(self, run: str) -> Generator[None]:
-        """Yields at once, and then whenever something about a run may have changed. It never ends by itself.
+    def download(self, path: str) -> Generator[bytes]:
+        """The bytes of GET in parts, for what may be large."""
+        where = f"{self.url}{API}{path}"
+        with _reaching(self.url), self._http.stream("GET", where, headers=self._headers()) as response:
+            if not response.is_success:
+                response.read()
+                raise _said(response)
+            yield from response.iter_bytes()
+
+    def follow(self, run: str | None = None) -> Generator[None]:
+        """Yields at once, and then whenever something about a run (any run) may have changed.
+
+        It never ends by itself.
 
         A server that goes away is waited for; after a reconnect it yields, because something may have
         been missed. Raises `Unreachable` when no server answers for `PATIENCE_S`.
@@ -95,11 +106,11 @@ class Client:
             time.sleep(pause_s)
             pause_s = min(5.0, pause_s * 2)
 
-    def _notices(self, run: str) -> Generator[None]:
+    def _notices(self, run: str | None) -> Generator[None]:
         where = f"{self.url}{API}/stream"
         headers = self._headers()
         with self._http.stream(
-            "GET", where, params={"run": run}, headers=headers, timeout=_STREAM_TIMEOUT
+            "GET", where, params={} if run is None else {"run": run}, headers=headers, timeout=_STREAM_TIMEOUT
         ) as response:
             if not response.is_success:
                 response.read()

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -100,3 +100,18 @@ def clip(text: str, length: int = 60) -> str:
     """The first line of a text, or as much of it as fits."""
     line = text.partition("\n")[0]
     return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def tell_line(line: Mapping[str, Any]) -> None:
+    """A line of a run's log."""
+    click.echo(line["text"])
+
+
+def report(run: Mapping[str, Any], as_json: bool) -> NoReturn:
+    """Tell how a run ended, and end the command with it: 0 when it completed, else 1."""
+    if as_json:
+        print_json(run)
+    else:
+        why = f": {run['message']}" if run["message"] and run["state"] != "completed" else ""
+        click.echo(f"{run['state']} after {took(run['started_at'], run['ended_at'])}{why}", err=True)
+    raise click.exceptions.Exit(0 if run["state"] == "completed" else 1)

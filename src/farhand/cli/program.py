@@ -13,6 +13,7 @@ from .. import __version__
 from ..errors import FarhandError
 
 INTERRUPTED = 130
+PROGRAM_NAME = "farhand"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,15 @@ COMMANDS = (
     Entry("demo", "demo", "Run a pipeline over real weather data on a server and a worker."),
     Entry("signin", "signin", "Print a link that signs a browser in to the console, once."),
     Entry("flows", "flows", "What the server can run."),
-    Entry("runs", "runs", "Start runs on the server, look at them, cancel them."),
+    Entry("runs", "runs", "Start runs on the server, look at them, cancel and retry them."),
+    Entry("sweep", "sweep", "Start a flow once for every combination of parameters."),
+    Entry("artifacts", "artifacts", "The files that runs saved."),
     Entry("workers", "workers", "The machines that work for the server."),
     Entry("tokens", "tokens", "Credentials for machines and people."),
     Entry("secrets", "secrets", "Values that jobs may read and nobody is shown."),
     Entry("variables", "variables", "Plain values that jobs may read."),
     Entry("audit", "audit", "Who changed what."),
+    Entry("completion", "completion", "Print the shell's part of completion by TAB."),
 )
 """In the order in which help lists them."""
 

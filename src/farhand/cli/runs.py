@@ -7,20 +7,27 @@ from typing import Any
 
 import click
 
-from ..lifecycle import RUN
 from .client import Client, segment
+from .compare import compare
+from .export import export
 from .following import read_lines, until_ended
+from .listing import Filter, filter_options
 from .options import calls_server, json_option, params_option
-from .output import clip, moment, print_facts, print_json, print_table, took
+from .output import clip, moment, print_facts, print_json, print_table, report, tell_line, took
 from .params import read_params
-from .program import finish
+from .retry import retry
+from .why import why
 
 Json = dict[str, Any]
 
 
 @click.group()
 def runs() -> None:
-    """Start runs on the server, look at them, cancel them."""
+    """Start runs on the server, look at them, cancel and retry them."""
+
+
+for _command in (retry, why, compare, export):
+    runs.add_command(_command)
 
 
 @runs.command()
@@ -47,49 +54,29 @@ def start(
     if wait or follow:
         if not as_json:
             click.echo(run["id"], err=follow)
-        told = _tell_line if follow and not as_json else None
+        told = tell_line if follow and not as_json else None
         run = until_ended(client, run["id"], told)
-        _report(run, as_json)
+        report(run, as_json)
     elif as_json:
         print_json(run)
     else:
         click.echo(run["id"])
 
 
-def _report(run: Json, as_json: bool) -> None:
-    if as_json:
-        print_json(run)
-    else:
-        click.echo(_sentence(run), err=True)
-    finish(0 if run["state"] == "completed" else 1)
-
-
-def _sentence(run: Json) -> str:
-    why = f": {run['message']}" if run["message"] and run["state"] != "completed" else ""
-    return f"{run['state']} after {took(run['started_at'], run['ended_at'])}{why}"
-
-
-def _tell_line(line: Json) -> None:
-    click.echo(line["text"])
-
-
 @runs.command("list")
-@click.option("--flow", metavar="FLOW", help="Only runs of this flow.")
-@click.option("--state", type=click.Choice(list(RUN)), help="Only runs in this state.")
+@filter_options
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, metavar="N", help="How many at most.")
 @click.option("--cursor", metavar="CURSOR", help="Where the page before ended.")
 @json_option
 @calls_server
-def list_runs(
-    client: Client, flow: str | None, state: str | None, limit: int, cursor: str | None, as_json: bool
-) -> None:
+def list_runs(client: Client, wanted: Filter, limit: int, cursor: str | None, as_json: bool) -> None:
     """List runs, the newest first."""
-    page = client.get("/runs", flow=flow, state=state, limit=limit, cursor=cursor)
+    page = _read_page(client, wanted, limit, cursor)
     if as_json:
         print_json(page)
         return
     if not page["items"]:
-        asked = flow or state or cursor
+        asked = cursor or any(value is not None for value in wanted.values())
         click.echo("No run is like that." if asked else "There are no runs yet.", err=True)
         return
     print_table(
@@ -111,6 +98,17 @@ def list_runs(
         click.echo(f"There are more: --cursor {page['next']}", err=True)
 
 
+def _read_page(client: Client, wanted: Filter, limit: int, cursor: str | None) -> Json:
+    """A page with as many runs as there are; a search for text answers in pieces."""
+    items: list[Json] = []
+    while True:
+        page = client.get("/runs", limit=limit - len(items), cursor=cursor, **wanted)
+        items += page["items"]
+        cursor = page["next"]
+        if cursor is None or len(items) >= limit:
+            return {"items": items, "next": cursor}
+
+
 @runs.command()
 @click.argument("run")
 @json_option
@@ -128,6 +126,8 @@ def show(client: Client, run: str, as_json: bool) -> None:
             "state": found["state"],
             "why": found["message"] or (found["reason"] if found["reason"] != found["state"] else ""),
             "worker": found["worker"] or "",
+            "retry of": found["retry_of"] or "",
+            "sweep": found["sweep"] or "",
             "created": moment(found["created_at"]),
             "took": took(found["started_at"], found["ended_at"]),
             "params": _compact(found["params"]),
@@ -172,7 +172,7 @@ def _compact(value: Any) -> str:
 def logs(client: Client, run: str, follow: bool, as_json: bool) -> None:
     """Print a run's log; with --json one object a line."""
     found = client.get(f"/runs/{segment(run)}")
-    tell = _tell_object if as_json else _tell_line
+    tell = _tell_object if as_json else tell_line
     if follow:
         until_ended(client, found["id"], tell)
     else:
