@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -163,6 +164,36 @@ def load(
     if times.lease_s <= times.heartbeat_s:
         raise Usage(f"lease_s ({times.lease_s:g}) must be longer than heartbeat_s ({times.heartbeat_s:g})")
     return Config(times=times, root=root, sources=sources, **values)
+
+
+HIDDEN = "(hidden)"
+SECRETS = ("FARHAND_ADMIN_TOKEN", "FARHAND_SECRET_KEY")
+"""Secrets that the environment may hold, or name a file of with ``_FILE``."""
+
+
+def shown(config: Config, environment: Mapping[str, str] | None = None) -> list[tuple[str, str, str]]:
+    """Every setting with its value and source; of what is secret, only that it is there."""
+    environ = os.environ if environment is None else environment
+    told = [
+        (setting.name, _text(setting.name, _value(config, setting.name)), config.sources[setting.name])
+        for setting in SETTINGS
+    ]
+    given = (name for secret in SECRETS for name in (secret, f"{secret}_FILE") if environ.get(name))
+    return told + [(name.removeprefix("FARHAND_").lower(), HIDDEN, "environment") for name in given]
+
+
+def _value(config: Config, name: str) -> Any:
+    return getattr(config if hasattr(config, name) else config.times, name)
+
+
+def _text(name: str, value: Any) -> str:
+    """A value as text; the password in a database's address is hidden."""
+    if name == "database":
+        address = re.sub(r"(://[^:/@]*):[^@]*@", rf"\1:{HIDDEN}@", str(value))
+        return re.sub(r"(password=)[^&\s]*", rf"\1{HIDDEN}", address)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _where(setting: Setting, source: str) -> str:

@@ -28,7 +28,8 @@ from fastapi import FastAPI
 
 from farhand_worker import protocol
 
-from .config import Config
+from .config import Config, shown
+from .engine.doctor import SettingShown
 from .engine.masking import Masker
 from .engine.services import Services
 from .errors import Usage
@@ -88,6 +89,7 @@ class Server:
     async def _serve_store(self, store: Store) -> None:
         config = self._config
         services = Services(store, config.home, config.times)
+        services.doctor.settings = [SettingShown(*row) for row in shown(config)]
         mask_logs(services.masker)
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]

@@ -42,6 +42,7 @@ COMMANDS = (
     Entry("variables", "variables", "Plain values that jobs may read."),
     Entry("audit", "audit", "Who changed what."),
     Entry("completion", "completion", "Print the shell's part of completion by TAB."),
+    Entry("doctor", "doctor", "Look for what is wrong with this machine and its server."),
 )
 """In the order in which help lists them."""
 

@@ -53,7 +53,8 @@ class Holding:
 
 @dataclass(slots=True)
 class Member:
-    """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promised``: leases being made."""
+    """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promised``: leases being made;
+    ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a message."""
 
     name: str
     labels: frozenset[str] = frozenset()
@@ -68,6 +69,7 @@ class Member:
     heard_at: float | None = None
     closed_at: float | None = None
     promised: int = 0
+    skew_s: float | None = None
     holdings: dict[int, Holding] = field(default_factory=dict)
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
 

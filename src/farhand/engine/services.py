@@ -18,6 +18,7 @@ from .audit import Audit
 from .bus import Bus
 from .consequences import Consequences
 from .dispatcher import Dispatcher
+from .doctor import Doctor
 from .fleet import Fleet
 from .flows import Flows
 from .inbox import Inbox
@@ -64,6 +65,7 @@ class Services:
         self.audit = Audit(store, self.masker)
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
         self.variables = Variables(store)
+        self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False
         self.runtime = self.blobs.put_bytes(runtime.build())
 

@@ -168,6 +168,8 @@ class Socket:
     async def _on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
         member = self._attached()
         self._attachments.heard(member)
+        if heartbeat.at is not None:
+            member.skew_s = heartbeat.at - time.time()
         if member.state == LOST:
             self._attachments.back(member)
         self.send(protocol.Ack(n=heartbeat.n))

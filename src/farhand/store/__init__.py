@@ -30,12 +30,13 @@ from .metrics import Metrics
 from .reports import Reports
 from .runs import Runs
 from .secrets import Secrets
+from .state import StoreState
 from .tasks import Tasks
 from .tokens import Tokens
 from .variables import Variables
 from .workers import Workers
 
-__all__ = ["Changes", "Leased", "PlacedOutcome", "Recorded", "Store"]
+__all__ = ["Changes", "Leased", "PlacedOutcome", "Recorded", "Store", "StoreState"]
 
 
 class Store:
@@ -77,6 +78,10 @@ class Store:
             await database.close()
             raise
         return cls(database, meta)
+
+    async def state(self) -> StoreState:
+        """What condition the store is in."""
+        return await self.database.state()
 
     async def close(self) -> None:
         """Commit what waits and give the home up."""

@@ -20,6 +20,7 @@ from .migrate import Migration, migrate, packaged, refuse_newer
 from .readers import Readers
 from .session import Session
 from .sqlite import SqliteSession, open_reading, open_writing
+from .state import StoreState, examine
 from .writer import Writer
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ class Database:
         self._session = session
         self._writer = Writer(session, on_death)
         self._readers = Readers(connect)
+        self._connect = connect
 
     @classmethod
     async def open(
@@ -83,6 +85,10 @@ class Database:
     async def read(self, operation: Callable[[Connection], T]) -> T:
         """What ``operation`` reads."""
         return await self._readers.run(operation)
+
+    async def state(self) -> StoreState:
+        """What condition the store is in. Its own check reads all of it, on a thread beside the others."""
+        return await asyncio.to_thread(examine, self._connect)
 
     async def close(self) -> None:
         """Commit what waits, end the threads, give the home up. May be called more than once."""

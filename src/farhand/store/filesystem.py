@@ -29,14 +29,21 @@ def kind_of(path: Path, mounts: str) -> str | None:
     return kind
 
 
-def refuse_network(directory: Path) -> None:
-    """Raise `Usage` when ``directory`` lies on a network file system (as far as can be told here)."""
+def network_kind(directory: Path) -> str | None:
+    """The type of the network file system that ``directory`` lies on; None when it lies on none, as far as
+    can be told here."""
     try:
         mounts = Path("/proc/self/mounts").read_text("utf-8", "surrogateescape")
     except OSError:
-        return
+        return None
     kind = kind_of(directory.resolve(), mounts)
-    if kind in _NETWORK:
+    return kind if kind in _NETWORK else None
+
+
+def refuse_network(directory: Path) -> None:
+    """Raise `Usage` when ``directory`` lies on a network file system."""
+    kind = network_kind(directory)
+    if kind is not None:
         raise Usage(
             f"{directory} lies on a network file system ({kind}), where the store would be damaged; "
             "choose a directory of this machine with --home"

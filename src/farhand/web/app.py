@@ -12,6 +12,7 @@ from ..engine.services import Services
 from . import (
     artifacts,
     audit,
+    doctor,
     flows,
     health,
     problems,
@@ -52,7 +53,7 @@ def create_app(services: Services, settings: WebSettings | None = None) -> FastA
     app.state.templates = environment()
     problems.install(app)
     # `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
-    for group in (flows, runs, why, tokens, workers, artifacts, stream, secrets, variables, audit):
+    for group in (flows, runs, why, tokens, workers, artifacts, stream, secrets, variables, audit, doctor):
         app.include_router(group.router, prefix=API)
     app.include_router(health.router)
     app.include_router(router)

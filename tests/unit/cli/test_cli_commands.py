@@ -268,3 +268,61 @@ def test_a_token_that_cannot_be_minted_is_refused_in_words(
     done = call("tokens", "create", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert words in done.stderr
+
+
+def test_the_doctor_ends_with_1_when_something_is_wrong(call: Call, services: FakeServices) -> None:
+    from farhand.engine.doctor import ERROR, WARNING, Finding
+
+    done = call("doctor")
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "Nothing is wrong.")
+    services.doctor.findings.append(Finding(WARNING, "disk", "it is low"))
+    assert call("doctor").exit_code == 0
+    services.doctor.findings.append(Finding(ERROR, "store", "it is broken"))
+    done = call("doctor")
+    assert done.exit_code == 1
+    assert "error: store: it is broken" in done.stdout
+    assert json.loads(call("doctor", "--json").stdout)["findings"][1]["about"] == "store"
+
+
+def test_the_doctor_looks_at_the_machine_where_no_server_runs(call: Call, home: Path) -> None:
+    (home / "server.json").unlink()
+    (home / "admin-token").chmod(0o600)
+    done = call("doctor")
+    assert done.exit_code == 0
+    assert "warning: server: no server runs on" in done.stdout
+    (home / "admin-token").chmod(0o644)
+    assert call("doctor").exit_code == 1
+
+
+def test_a_secret_comes_from_standard_input_and_is_never_shown(call: Call, services: FakeServices) -> None:
+    from click.testing import CliRunner
+
+    from farhand.cli import main
+
+    done = CliRunner().invoke(main, ["secrets", "set", "db"], input="hunter2-hunter2\n")
+    assert (done.exit_code, done.stdout) == (0, "db is set\n")
+    assert services.secrets.values == {"db": "hunter2-hunter2"}
+    for words in (("secrets", "list"), ("secrets", "list", "--json"), ("audit", "list")):
+        shown = call(*words)
+        assert shown.exit_code == 0
+        assert "db" in shown.stdout
+        assert "hunter2" not in shown.output
+    assert call("secrets", "delete", "db").stdout == "db is deleted\n"
+    assert call("secrets", "delete", "db").exit_code == 2
+    assert call("secrets", "set", "db", "hunter2").exit_code == 2
+
+
+def test_a_variable_is_json_where_it_can_be(call: Call) -> None:
+    for text, shown in (("3", "3"), ('{"a": [1]}', '{"a": [1]}'), ("some text", "some text"), ("NaN", "NaN")):
+        assert call("variables", "set", "limit", text).exit_code == 0
+        assert call("variables", "get", "limit").stdout == f"{shown}\n"
+    assert "limit" in call("variables", "list").stdout
+    assert call("variables", "delete", "limit").stdout == "limit is deleted\n"
+    assert call("variables", "get", "limit").exit_code == 2
+
+
+def test_the_signing_key_is_changed_only_after_a_question(call: Call, services: FakeServices) -> None:
+    assert call("tokens", "rotate-key").exit_code == 130
+    assert services.tokens.generation == "first"
+    assert call("tokens", "rotate-key", "--yes").exit_code == 0
+    assert services.tokens.generation == "firstx"

@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from farhand.blobs import Blobs
 from farhand.engine.audit import outcome_of
 from farhand.engine.bus import Bus, Notice
+from farhand.engine.doctor import Finding, Report, SettingShown, WorkerClock
 from farhand.engine.masking import Masker
 from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
@@ -304,6 +305,25 @@ class FakeVariables:
             raise NotFound(f"there is no variable {name!r}")
 
 
+class FakeDoctor:
+    def __init__(self) -> None:
+        self.findings: list[Finding] = []
+
+    async def report(self) -> Report:
+        settings = [SettingShown("port", "8420", "default")]
+        store = {
+            "dialect": "sqlite",
+            "version": "3",
+            "where": "store.db",
+            "details": {"size": 1},
+            "problems": (),
+        }
+        disk = {"home": "home", "total": 2**40, "free": 2**39}
+        capacity = {"cores": 2, "slots": 1}
+        clocks = [WorkerClock("gpu1", "online", 0.01)]
+        return Report(T0, settings, {"farhand": "0"}, store, disk, capacity, clocks, self.findings)
+
+
 class FakeFleet:
     def __init__(self) -> None:
         self.holders: dict[str, Any] = {}
@@ -334,6 +354,7 @@ class FakeServices:
         self.masker = Masker()
         self.secrets = FakeSecrets()
         self.variables = FakeVariables()
+        self.doctor = FakeDoctor()
         self.fleet = FakeFleet()
         self.bus = ThreadedBus()
         self.blobs = Blobs(directory / "blobs")

@@ -126,8 +126,11 @@ class Hello:
 
 @dataclass(frozen=True)
 class Heartbeat:
+    """The agent is there. ``at`` is its wall clock when it sent this, to show how far off that is."""
+
     type: ClassVar[str] = "heartbeat"
     n: int
+    at: Optional[float] = None
 
 
 @dataclass(frozen=True)

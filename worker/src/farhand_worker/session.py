@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional
 
@@ -115,7 +116,7 @@ class Session:
         while True:
             self._beat += 1
             self._unanswered[self._beat] = lease_now()
-            self.send(Heartbeat(self._beat))
+            self.send(Heartbeat(self._beat, time.time()))
             await asyncio.sleep(self._heartbeat_s)
             if len(self._unanswered) >= _BEATS_UNANSWERED:
                 raise SessionOver(f"no answer for {_BEATS_UNANSWERED * self._heartbeat_s:g} s")
