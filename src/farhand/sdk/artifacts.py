@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 import os
 import time
 from pathlib import Path
@@ -44,11 +43,17 @@ def save_artifact(
             "digest": digest,
             "size": size,
             "at": time.time(),
-            "media_type": media_type or mimetypes.guess_type(name)[0] or _DEFAULT_TYPE,
+            "media_type": media_type or _media_type(name),
             "task": frame.key or None,
         }
         recorder.write(events.line("artifact", body, [digest]))
     return ArtifactRef(name, digest, size)
+
+
+def _media_type(name: str) -> str:
+    import mimetypes  # noqa: PLC0415 - only for those who save files
+
+    return mimetypes.guess_type(name)[0] or _DEFAULT_TYPE
 
 
 def load_artifact(reference: Union[ArtifactRef, str]) -> Path:

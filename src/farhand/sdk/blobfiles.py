@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Iterable, Iterator, Tuple
@@ -21,7 +20,9 @@ def write_blob(directory: Path, chunks: Iterable[bytes]) -> Tuple[str, int]:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = directory / f".new-{os.getpid()}-{os.urandom(8).hex()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    hasher = hashlib.sha256()
+    from hashlib import sha256  # noqa: PLC0415 - it loads OpenSSL, which small values have no use for
+
+    hasher = sha256()
     size = 0
     try:
         with os.fdopen(fd, "wb") as file:

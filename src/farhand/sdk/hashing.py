@@ -13,9 +13,13 @@ from __future__ import annotations
 import copyreg
 from collections import OrderedDict
 from enum import Enum
-from hashlib import blake2b
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Callable, Dict, List, Optional, Tuple
+
+try:
+    from _blake2 import blake2b
+except ImportError:  # an interpreter that has it elsewhere; hashlib loads OpenSSL, which takes 4 ms
+    from hashlib import blake2b
 
 Identify = Callable[[Any], Optional[str]]
 """Tells the key of the call whose result a value is, or None."""

@@ -1,0 +1,199 @@
+"""2.3, 2.4, 2.8, 2.9, 2.12, 2.13: user code does its worst, and the record stays whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.harness.deployment import FAST, Deployment
+
+FLOWS = """
+import math, os, threading, time
+from farhand import emit, flow, task
+
+
+class Grumpy(Exception):
+    def __init__(self, lock):
+        super().__init__("it holds a lock")
+        self.lock = lock
+
+
+@task
+def grumpy():
+    raise Grumpy(threading.Lock())
+
+
+@flow
+def unpicklable_exception(catch: bool):
+    try:
+        grumpy()
+    except Grumpy as error:
+        if not catch:
+            raise
+        return str(error)
+
+
+@task
+def numbers():
+    emit(loss=float("nan"), gain=float("inf"))
+    return [float("nan"), float("inf"), -float("inf"), -0.0]
+
+
+@flow
+def not_numbers():
+    found = numbers()
+    assert math.isnan(found[0]) and math.copysign(1, found[3]) == -1
+    return {"found": found}
+
+
+@flow
+def broken_bytes():
+    os.write(1, b"bad \\xb2\\xff end\\n")
+    os.write(1, "half an \\u00e4".encode()[:-1])
+    time.sleep(0.2)
+    os.write(1, "\\u00e4\\n".encode()[1:])
+    os.write(1, b"nul \\x00 here\\n")
+    print("lone \\ud800 surrogate")
+    print("last")
+
+
+@task
+def leave():
+    os._exit(0)
+
+
+@task
+def before():
+    return 1
+
+
+@flow(crash_retries=1)
+def leaves_for_good():
+    before()
+    leave()
+
+
+@task
+def deeper(depth):
+    return deeper.function(depth + 1)
+
+
+@flow
+def too_deep():
+    deeper(0)
+
+
+@task
+def nest():
+    value = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+@flow
+def deep_value():
+    return len(nest())
+
+
+@task
+def part(number):
+    if number == 5000:
+        raise ValueError(f"part {number} is missing")
+    return number
+
+
+@flow
+def many():
+    began = time.perf_counter()
+    parts = part.map(range(10_000))
+    failed = [future.index for future in parts if future.exception() is not None]
+    good = [future.result() for future in parts if not future.failed]
+    assert good == [number for number in range(10_000) if number != 5000]
+    return {"failed": failed, "error": str(parts[5000].exception()), "took_s": time.perf_counter() - began}
+
+
+@flow
+def many_unasked():
+    part.map(range(4990, 5010))
+    return "went on"
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One server for the tests of this module: what one flow does must not reach the next."""
+    directory = tmp_path_factory.mktemp("user-code")
+    project = directory / "project"
+    project.mkdir()
+    (project / "worst.py").write_text(FLOWS)
+    deployment = Deployment(directory, project, FAST)
+    try:
+        yield deployment.start()
+    finally:
+        deployment.clear()
+
+
+def ended(served: Deployment, flow: str, *states: str, **params: Any) -> dict[str, Any]:
+    return served.wait_for_run(served.start_run(flow, **params), *states)
+
+
+@pytest.mark.fault("2.3")
+def test_an_exception_that_cannot_be_pickled_is_told_by_its_text(served: Deployment) -> None:
+    assert ended(served, "unpicklable_exception", "completed", catch=True)["result"] == "it holds a lock"
+    run = ended(served, "unpicklable_exception", "failed", catch=False)
+    assert "Grumpy: it holds a lock" in json.dumps(run)
+
+
+@pytest.mark.fault("2.4")
+def test_what_is_no_number_comes_through_as_json(served: Deployment) -> None:
+    run = ended(served, "not_numbers", "completed")
+    text = json.dumps(run, allow_nan=False)
+    assert '"nan"' in text.lower()
+    points = served.items(f"/runs/{run['id']}/metrics")
+    assert set(points[0]["values"]) == {"loss", "gain"}
+    json.dumps(points, allow_nan=False)
+
+
+@pytest.mark.fault("2.8")
+def test_bytes_that_are_no_text_become_marks_and_later_lines_are_there(served: Deployment) -> None:
+    """FAULTS B092."""
+    run = ended(served, "broken_bytes", "completed")
+    lines = served.log_lines(run["id"])
+    assert "bad \ufffd\ufffd end" in lines
+    assert any(line.startswith("half an \u00e4") for line in lines), lines
+    assert any(line.startswith("nul ") for line in lines)
+    assert any(line.startswith("lone ") and line.endswith("surrogate") for line in lines)
+    assert "last" in lines
+
+
+@pytest.mark.fault("2.9")
+def test_an_engine_that_user_code_ends_is_a_crash_and_not_a_success(served: Deployment) -> None:
+    run = ended(served, "leaves_for_good", "crashed")
+    assert len(served.attempts(run["id"])) == 2, "crash_retries pays for one more attempt"
+    assert "exit 0" in json.dumps([run, served.attempts(run["id"])])
+    tasks = {task["name"]: task for task in served.items(f"/runs/{run['id']}/tasks")}
+    assert tasks["before"]["state"] == "completed"
+
+
+@pytest.mark.fault("2.12")
+def test_deep_recursion_fails_its_run_and_nothing_else(served: Deployment) -> None:
+    run = ended(served, "too_deep", "failed")
+    assert "RecursionError" in run["message"]
+    assert ended(served, "deep_value", "completed")["result"] == 1
+    assert ended(served, "not_numbers", "completed")["state"] == "completed"
+
+
+@pytest.mark.fault("2.13")
+def test_ten_thousand_mapped_calls_with_a_failure_among_them(served: Deployment) -> None:
+    """FAULTS B141, B143."""
+    run = ended(served, "many", "completed")
+    result = run["result"]
+    assert result["failed"] == [5000]
+    assert result["error"] == "part 5000 is missing"
+    assert result["took_s"] < 8
+    run = ended(served, "many_unasked", "completed")
+    assert any("part" in line and "part 5000 is missing" in line for line in served.log_lines(run["id"]))
