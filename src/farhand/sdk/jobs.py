@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import mimetypes
 import os
 import queue
 import signal
@@ -20,7 +22,7 @@ Header = Dict[str, Any]
 
 _STOPPED_CODE = 143
 
-PRELOADED = (loggers,)
+PRELOADED = (loggers, hashlib, mimetypes)
 """Loaded with the engine, so that nothing of a project can take the place of what they import."""
 
 
