@@ -128,12 +128,24 @@ def _metavar(option: click.Option) -> str:
     return option.metavar or (option.name or "").upper()
 
 
+def access_blocks() -> dict[str, str]:
+    """Every action and which roles may do it."""
+    from farhand.engine.roles import MAY, MEANINGS, ROLES
+
+    rows = [f"| action | {' | '.join(ROLES)} | meaning |", f"|---|{'---|' * len(ROLES)}---|"]
+    for action, roles in MAY.items():
+        marks = " | ".join("yes" if role in roles else "" for role in ROLES)
+        rows.append(f"| `{action}` | {marks} | {MEANINGS[action]} |")
+    return {"roles": "\n".join(rows) + "\n"}
+
+
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "lifecycle.md": lifecycle_blocks,
     "errors.md": errors_blocks,
     "settings.md": settings_blocks,
     "http.md": http_blocks,
     "cli.md": cli_blocks,
+    "access.md": access_blocks,
 }
 
 
