@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 from pathlib import Path
 from types import ModuleType
@@ -41,3 +42,8 @@ def repository_files() -> list[Path]:
         skipped = {".venv", ".git", "__pycache__", ".pytest_cache", ".ruff_cache", ".hypothesis"}
         paths = [path for path in ROOT.rglob("*") if not skipped & set(path.parts)]
     return [path for path in paths if path.is_file()]
+
+
+def examples(name: str) -> list[str]:
+    """The blocks of Python of a page."""
+    return re.findall(r"^```python\n(.*?)^```$", page(name), re.DOTALL | re.MULTILINE)
