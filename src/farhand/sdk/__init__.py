@@ -3,6 +3,9 @@
 A *step* is a decorated function. In a script, `script` runs a flow and records it in a `journal`; on a
 server or worker, the `engine` process gets jobs over its `channel` and the `runner` executes them, with a
 `spool` for a record. Both make `calls` through the same code, under the keys of `checkpoints`.
+A call is a procedure that `drive` runs and `aio` awaits, so ``def`` and ``async def`` share all of it;
+`processes` has the children of process tasks. What a parameter accepts is a kind (`kinds`), made from its
+annotation (`annotations`) or from a JSON Schema.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from . import drive, encoding
 from .attempts import performed
 from .context import Frame
 from .deadlines import Abandoned
-from .futures import Future, find_futures, resolve, when_all_done
+from .futures import SCALARS, Future, find_futures, resolve, when_all_done
 from .steps import Step
 
 NEEDS_MAX = 1000
@@ -62,11 +62,12 @@ class Call:
 
     def needs(self) -> List[str]:
         """The keys of the calls whose results this one takes or waits for."""
-        keys = dict.fromkeys(future.key for future in self.awaited[:NEEDS_MAX])
+        keys = dict.fromkeys([future.key for future in self.awaited[:NEEDS_MAX]]) if self.awaited else {}
         for value in self._inputs:
-            producer = self.run.ledger.identify(value)
-            if producer is not None:
-                keys[producer] = None
+            if type(value) not in SCALARS:
+                producer = self.run.ledger.identify(value)
+                if producer is not None:
+                    keys[producer] = None
         return list(keys)[:NEEDS_MAX]
 
     def resolved(self) -> None:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 THREADS_MAX = 16
 _PREFIX = "farhand-call-"
 _UNSET: Any = object()
-_SCALARS = frozenset({type(None), bool, int, float, str, bytes})
+SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class Future(Generic[T]):
@@ -179,7 +179,7 @@ def find_futures(values: Iterable[Any]) -> List[Future[Any]]:
     found: List[Future[Any]] = []
     for value in values:
         kind = type(value)
-        if kind in _SCALARS:
+        if kind in SCALARS:
             continue
         if kind is Future:
             found.append(value)
@@ -193,7 +193,7 @@ def _find_within(value: Any, found: List[Future[Any]], seen: Set[int]) -> None:
         return
     seen.add(id(value))
     members = _members(value)
-    if set(map(type, members)) <= _SCALARS:
+    if set(map(type, members)) <= SCALARS:
         return
     for member in members:
         kind = type(member)
@@ -217,7 +217,7 @@ def resolve(value: Any) -> Any:
     kind = type(value)
     if kind is Future:
         return value.result()
-    if kind in _SCALARS or not find_futures((value,)):
+    if kind in SCALARS or not find_futures((value,)):
         return value
     if kind is dict:
         return {name: resolve(item) for name, item in value.items()}
