@@ -1,10 +1,12 @@
 """A pytest plugin (``-p tests.fault_report``): each fault with its sentence, its tests and their times.
 
 It reads the ids from docs/faults.md and fails the run when one of them has no test or none that ran.
+With ``FARHAND_FAULTS_WRITE=1`` it writes the measured times into that page.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -61,6 +63,22 @@ class Report:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.missing() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        if os.environ.get("FARHAND_FAULTS_WRITE") == "1":
+            self.write()
+
+    def write(self) -> None:
+        """Put the time that the passed tests of each fault took, together, into the page's last column."""
+        seconds: dict[str, float] = defaultdict(float)
+        for tally in self.tallies:
+            if tally.outcome == "passed":
+                seconds[tally.fault] += tally.seconds
+        lines: list[str] = []
+        for line in PAGE.read_text().splitlines():
+            row = _ROW.match(line)
+            if row and row[1] in seconds:
+                line = f"| {row[1]} | {row[2]} | {seconds[row[1]]:.1f} s |"
+            lines.append(line)
+        PAGE.write_text("\n".join(lines) + "\n")
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("faults")

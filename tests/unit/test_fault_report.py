@@ -46,3 +46,8 @@ def test_an_undocumented_fault_is_named(page: Path) -> None:
 
 def test_the_real_page_has_the_faults_of_the_first_release() -> None:
     assert [fault for fault in documented() if re.match(r"1\.", fault)] == [f"1.{n}" for n in range(1, 15)]
+
+
+def test_measured_times_are_written_into_the_page(page: Path) -> None:
+    Report([Tally("1.1", "a", "passed", 0.5), Tally("1.1", "b", "passed", 1.0)]).write()
+    assert "| 1.1 | Cut. | 1.5 s |\n| 1.10 | Burnt. | 2 s |\n" in page.read_text()
