@@ -23,6 +23,7 @@ from .fleet import Fleet
 from .flows import Flows
 from .inbox import Inbox
 from .masking import Masker
+from .needs import Needs
 from .queue import Queue
 from .reports import Reports
 from .rescuer import Rescuer
@@ -65,6 +66,7 @@ class Services:
         self.audit = Audit(store, self.masker)
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
         self.variables = Variables(store)
+        self.needs = Needs(store, self.secrets, self.variables)
         self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False
         self.runtime = self.blobs.put_bytes(runtime.build())

@@ -43,7 +43,9 @@ class Endpoint:
         await websocket.accept()
         attachments, reports = services.attachments, services.reports
         credential = Credential(identity.name, identity.labels, identity.jti)
-        socket = Socket(websocket, credential, attachments, reports, self._welcome, services.times)
+        socket = Socket(
+            websocket, credential, attachments, reports, services.needs, self._welcome, services.times
+        )
         with services.tokens.watch(identity) as revoked:
             await socket.serve(revoked)
 

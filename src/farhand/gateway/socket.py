@@ -18,6 +18,7 @@ from farhand_worker import protocol
 
 from ..engine.attachment import Attached, Attachments, Credential
 from ..engine.fleet import LOST, Member
+from ..engine.needs import Needs
 from ..engine.reports import Reports
 from ..errors import FarhandError, StaleLease
 from .session import CLOSED, GREETING, Session
@@ -41,6 +42,7 @@ class Socket:
         credential: Credential,
         attachments: Attachments,
         reports: Reports,
+        needs: Needs,
         welcome: Callable[[protocol.Hello, Attached, int], protocol.Welcome],
         times: protocol.Times,
     ) -> None:
@@ -48,6 +50,7 @@ class Socket:
         self._credential = credential
         self._attachments = attachments
         self._reports = reports
+        self._needs = needs
         self._welcome = welcome
         self._times = times
         self._session = Session(times)
@@ -232,6 +235,8 @@ class Socket:
         except (KeyError, TypeError, ValueError) as error:
             message = f"cannot answer a request of kind {request.kind!r}: {error!r}"
             self.send(protocol.Reply(request.id, request.job, request.lease, error=message))
+        except StaleLease as stale:
+            self.send(protocol.Fenced(request.job, request.lease, str(stale)))
         except FarhandError as error:
             self.send(protocol.Reply(request.id, request.job, request.lease, error=str(error)))
         else:
@@ -240,6 +245,15 @@ class Socket:
     async def _checkpoints(self, request: protocol.Request) -> dict[str, Any]:
         return await self._reports.kept(request.job, int(request.args["after"]))
 
+    async def _secret(self, request: protocol.Request) -> dict[str, Any]:
+        name = str(request.args["name"])
+        return await self._needs.secret(self._credential.name, request.job, request.lease, name)
+
+    async def _variable(self, request: protocol.Request) -> dict[str, Any]:
+        return await self._needs.variable(str(request.args["name"]))
+
     _REQUESTS: ClassVar[dict[str, Callable[[Socket, protocol.Request], Awaitable[dict[str, Any]]]]] = {
         "checkpoints": _checkpoints,
+        "secret": _secret,
+        "variable": _variable,
     }

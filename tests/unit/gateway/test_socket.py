@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +15,16 @@ from anyio import fail_after
 from starlette.websockets import WebSocketDisconnect
 
 from farhand.engine.attachment import Attached, Credential
+from farhand.engine.audit import Audit
 from farhand.engine.fleet import AWAITED, LOST, OFFLINE, ONLINE
+from farhand.engine.masking import Masker
+from farhand.engine.needs import Needs
+from farhand.engine.secrets import Secrets
+from farhand.engine.variables import Variables
 from farhand.errors import StoreFailed
 from farhand.gateway import socket as socket_module
 from farhand.gateway.socket import Socket
-from farhand.model import Job
+from farhand.model import Job, JobSettings
 from farhand.store import Store
 from farhand_worker import protocol
 from tests.unit.engine.records import Clock, a_hello
@@ -72,11 +79,18 @@ class FakeWebSocket:
         return frame
 
 
+KEY = base64.b64encode(bytes(range(32))).decode()
+
+
 class Gateway:
     """Sockets on the services of one world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
+        masker = Masker()
+        self.audit = Audit(world.store, masker)
+        self.secrets = Secrets(world.store, Path(), masker, self.audit, {"FARHAND_SECRET_KEY": KEY})
+        self.variables = Variables(world.store)
         self.serving: list[asyncio.Task[None]] = []
 
     def dial(self, name: str = "box", labels: tuple[str, ...] = ()) -> FakeWebSocket:
@@ -87,6 +101,7 @@ class Gateway:
             Credential(name, labels, "jti"),
             self.world.attachments,
             self.world.reports,
+            Needs(self.world.store, self.secrets, self.variables),
             self._welcome,
             TIMES,
         )
@@ -100,11 +115,11 @@ class Gateway:
         await websocket.hear(protocol.Welcome)
         return websocket
 
-    async def with_job(self) -> tuple[FakeWebSocket, Job]:
+    async def with_job(self, **fields: Any) -> tuple[FakeWebSocket, Job]:
         """An attached worker that was handed a job."""
         websocket = await self.attached()
         await self.answered(websocket)
-        job = await self.world.start_run()
+        job = await self.world.start_run(**fields)
         await self.world.hand_over()
         await websocket.hear(protocol.Assign)
         return websocket, await self.world.job(job)
@@ -394,6 +409,35 @@ async def test_kept_outcomes_are_served_under_the_live_lease_only(gateway: Gatew
     assert (reply.id, reply.error, reply.body["items"][0]["key"]) == ("q1", None, "k")
     websocket.say(protocol.Request("q2", job.id, lease - 1, "checkpoints", {"after": 0}))
     assert (await websocket.hear(protocol.Fenced)).lease == lease - 1
+
+
+async def test_a_declared_secret_goes_to_the_worker_that_holds_the_job_alone(gateway: Gateway) -> None:
+    await gateway.secrets.set("db", "hunter2-hunter2", "anna")
+    websocket, job = await gateway.with_job(settings=JobSettings(secrets=("db", "gone")))
+    lease = job.lease or 0
+    websocket.say(protocol.Request("q1", job.id, lease, "secret", {"name": "db"}))
+    assert (await websocket.hear(protocol.Reply)).body == {"value": "hunter2-hunter2"}
+    for number, (name, words) in enumerate((("gone", "there is no secret"), ("other", "does not declare"))):
+        websocket.say(protocol.Request(f"r{number}", job.id, lease, "secret", {"name": name}))
+        reply = await websocket.hear(protocol.Reply)
+        assert reply.body is None
+        assert words in reply.error
+    other = gateway.dial("thief")
+    other.say(a_hello(name="thief"))
+    await other.hear(protocol.Welcome)
+    other.say(protocol.Request("q2", job.id, lease, "secret", {"name": "db"}))
+    assert (await other.hear(protocol.Fenced)).lease == lease
+    told = [(entry.actor, entry.subject, entry.outcome) for entry in (await gateway.audit.page()).items]
+    assert told == [("box", "other", "refused"), ("box", "gone", "refused"), ("box", "db", "done")]
+
+
+async def test_a_job_reads_variables(gateway: Gateway) -> None:
+    await gateway.variables.set("limit", {"rows": [1, None]}, "anna")
+    websocket, job = await gateway.with_job()
+    websocket.say(protocol.Request("q1", job.id, job.lease or 0, "variable", {"name": "limit"}))
+    assert (await websocket.hear(protocol.Reply)).body == {"value": {"rows": [1, None]}}
+    websocket.say(protocol.Request("q2", job.id, job.lease or 0, "variable", {"name": "none"}))
+    assert "there is no variable 'none'" in (await websocket.hear(protocol.Reply)).error
 
 
 @pytest.mark.parametrize(

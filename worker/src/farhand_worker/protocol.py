@@ -157,7 +157,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Request:
-    """Asks for something a job needs. Kind ``checkpoints``: ``args = {"after": n}``."""
+    """Asks for something a job needs.
+
+    Kind ``checkpoints``: ``args = {"after": n}``. Kinds ``secret`` and ``variable``: ``args = {"name": …}``,
+    answered by ``{"value": …}``; a secret only where the job's flow or task declares it.
+    """
 
     type: ClassVar[str] = "request"
     id: str
