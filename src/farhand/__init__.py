@@ -8,8 +8,10 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from .sdk import (
+        cron,
         current_run,
         emit,
+        every,
         exponential,
         flow,
         get_logger,
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "cron",
     "current_run",
     "emit",
+    "every",
     "exponential",
     "flow",
     "get_logger",

@@ -7,7 +7,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +113,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("outage_s", _TIMES.outage_s, seconds, "How long workers ride out a server that is down."),
     Setting("handoff_s", _TIMES.handoff_s, _some_seconds, "How long a worker may take to accept a job."),
     Setting("grace_s", _TIMES.grace_s, seconds, "How long cancelled work has before it is killed."),
+    Setting("inspect_s", 60.0, _some_seconds, "How long a module of a project may take to import."),
     Setting("lost_s", _TIMES.lost_s, seconds, "How long a closed socket is taken for a blip."),
 )
+_CLOCKWORK = tuple(field.name for field in fields(Times) if field.name in {s.name for s in SETTINGS})
 _BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
 
 
@@ -130,6 +132,7 @@ class Config:
     base_path: str
     public_host: str
     trusted_proxy: tuple[str, ...]
+    inspect_s: float
     times: Times
     root: Path | None
     sources: Mapping[str, str]
@@ -160,7 +163,7 @@ def load(
         except (ValueError, TypeError) as error:
             raise Usage(f"{_where(setting, source)}: {raw!r} {error}") from error
         sources[setting.name] = source
-    times = Times(**{name: values.pop(name) for name in list(values) if name.endswith("_s")})
+    times = Times(**{name: values.pop(name) for name in _CLOCKWORK})
     if times.lease_s <= times.heartbeat_s:
         raise Usage(f"lease_s ({times.lease_s:g}) must be longer than heartbeat_s ({times.heartbeat_s:g})")
     return Config(times=times, root=root, sources=sources, **values)

@@ -86,6 +86,69 @@ class Flow:
     present: bool = True
     updated_at: float = 0.0
     tags: tuple[str, ...] = ()
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A file of a project, or one of its flows, that cannot be offered, and why."""
+
+    file: str
+    error: str
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file beside the modules of a project that is too large for its bundle."""
+
+    file: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A directory of flows as last seen. ``origin`` is served or deployed, ``place`` where it lies."""
+
+    name: str
+    origin: str
+    place: str
+    bundle: str
+    size: int
+    files: int
+    errors: tuple[Trouble, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    updated_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When a flow is started by itself. ``spec`` is for `timing.read`, ``params`` is JSON text."""
+
+    id: str
+    flow: str
+    project: str
+    spec: Json
+    params: str
+    paused: bool = False
+    present: bool = True
+    since: float = 0.0
+    created_at: float = 0.0
+    updated_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fire:
+    """One fire time of a schedule and what came of it. ``outcome`` is started or failed."""
+
+    schedule: str
+    at: float
+    fired_at: float
+    outcome: str
+    message: str = ""
+    run: str | None = None
+    late: bool = False
+    missed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +178,8 @@ class Run:
     idempotency_key: str | None = None
     retry_of: str | None = None
     sweep: str | None = None
+    schedule: str | None = None
+    scheduled_for: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,9 @@ from farhand_worker import protocol
 from .config import Config, shown
 from .engine.doctor import SettingShown
 from .engine.masking import Masker
+from .engine.packing import Packed
 from .engine.services import Services
+from .engine.watcher import Watcher
 from .errors import Usage
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
@@ -99,18 +101,23 @@ class Server:
         http = _Http(_uvicorn_config(app, config.trusted_proxy))
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port)
+        watcher = Watcher(services.projects, config.root, config.inspect_s) if config.root else None
         try:
             await services.start()
             local.start()
             _write_address(config.home, f"http://{dialled(host)}:{port}{config.base_path}")
-            if config.root is not None:
-                await self._load(services, config.root)
+            if watcher is not None:
+                watcher.start()
+                self._tell(config.root, await watcher.ready())
+            services.scheduler.start()
             services.ready = True
             self._say(f"farhand serves on http://{dialled(host)}:{port}{config.base_path}")
             self._say(f"sign in: http://{dialled(host)}:{port}{config.base_path}/{app.state.sessions.link()}")
             await self._until_stopped(serving)
         finally:
             services.dispatcher.hold_back()
+            if watcher is not None:
+                await watcher.stop()
             await local.end()
             await services.stop()
             http.should_exit = True
@@ -118,9 +125,9 @@ class Server:
             await asyncio.gather(serving, return_exceptions=True)
             (config.home / "server.json").unlink(missing_ok=True)
 
-    async def _load(self, services: Services, root: Path) -> None:
-        inspection = await services.flows.load(root)
-        names = ", ".join(flow.name for flow in inspection.flows) or "no flow"
+    def _tell(self, root: Path | None, packed: Packed | None) -> None:
+        found = packed.offer.flows if packed else []
+        names = ", ".join(sorted({flow.name for flow in found})) or "no flow"
         self._say(f"{root} has {names}")
 
     async def _until_stopped(self, serving: asyncio.Task[None]) -> None:

@@ -73,6 +73,10 @@ class Client:
         """The decoded answer to DELETE."""
         return self._send("DELETE", path).json()
 
+    def put_bytes(self, path: str, content: bytes) -> Any:
+        """The decoded answer to PUT of bytes."""
+        return self._send("PUT", path, content=content).json()
+
     def read(self, path: str) -> bytes:
         """The bytes of GET."""
         return self._send("GET", path).content

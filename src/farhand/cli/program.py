@@ -26,16 +26,20 @@ class Entry:
 
 
 COMMANDS = (
+    Entry("init", "init", "Make a project: one flow, a test of it, and farhand.toml."),
+    Entry("check", "check", "Import the flows of a directory, and say what a server would offer."),
     Entry("serve", "serve", "Run the server."),
     Entry("stop", "stop", "Stop the server of a home, and wait until it has ended."),
     Entry("run", "run", "Run a flow here, in this process."),
     Entry("worker", "worker", "Offer this machine to a server, until told to stop."),
     Entry("demo", "demo", "Run a pipeline over real weather data on a server and a worker."),
     Entry("signin", "signin", "Print a link that signs a browser in to the console, once."),
+    Entry("deploy", "deploy", "Inspect a directory here, and give its flows to a server."),
     Entry("flows", "flows", "What the server can run."),
     Entry("runs", "runs", "Start runs on the server, look at them, cancel and retry them."),
     Entry("sweep", "sweep", "Start a flow once for every combination of parameters."),
     Entry("artifacts", "artifacts", "The files that runs saved."),
+    Entry("schedules", "schedules", "What the server starts by the clock."),
     Entry("workers", "workers", "The machines that work for the server."),
     Entry("tokens", "tokens", "Credentials for machines and people."),
     Entry("secrets", "secrets", "Values that jobs may read and nobody is shown."),

@@ -22,7 +22,7 @@ MAY: dict[str, frozenset[str]] = {
     "variables": _OPERATORS,
     "secrets_list": _OPERATORS,
     "secrets": _ADMIN,
-    "deploy": _ADMIN,
+    "deploy": _OPERATORS,
     "delete": _ADMIN,
     "tokens": _ADMIN,
     "sign_in_link": _ADMIN,
@@ -31,7 +31,7 @@ MAY: dict[str, frozenset[str]] = {
     "attach": frozenset({WORKER}),
     "runtime": _ADMIN | {WORKER},
     "artifact_read": _PEOPLE | {WORKER},
-    "artifact_write": _ADMIN | {WORKER},
+    "artifact_write": _OPERATORS | {WORKER},
 }
 """Which roles may do what."""
 

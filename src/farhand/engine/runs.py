@@ -81,10 +81,16 @@ class Runs:
         check_key(idempotency_key)
         if sweep is not None and not re.fullmatch(NAME_PATTERN, sweep):
             raise Usage(f"a sweep's name reads like a-z, 0-9, '.', '_' and '-', at most 63, not {sweep!r}")
+        run, job = await self.prepare(flow, params, idempotency_key)
+        return await self._create(replace(run, sweep=sweep), job)
+
+    async def prepare(
+        self, flow: str, params: dict[str, Any], idempotency_key: str | None = None
+    ) -> tuple[Run, Job]:
+        """A run of the flow as its code is now, and its job, neither of them stored. Raises as `start`."""
         found = await self._flow(flow)
         parameters.check(found.schema, params)
-        run, job = _make(found, params, idempotency_key, time.time())
-        return await self._create(replace(run, sweep=sweep), job)
+        return _make(found, params, idempotency_key, time.time())
 
     async def retry(
         self,

@@ -24,10 +24,13 @@ from .flows import Flows
 from .inbox import Inbox
 from .masking import Masker
 from .needs import Needs
+from .projects import Projects
 from .queue import Queue
 from .reports import Reports
 from .rescuer import Rescuer
 from .runs import Runs
+from .scheduler import Scheduler
+from .schedules import Schedules
 from .secrets import Secrets
 from .service import Wakeup
 from .tokens import Tokens
@@ -58,9 +61,12 @@ class Services:
         self.attachments = Attachments(store, self.fleet, self.rescuer, consequences, self.bus, wakeup)
         self.reports = Reports(store, consequences)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
-        self.flows = Flows(store, self.blobs)
+        self.flows = Flows(store)
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
         self.explanations = Explanations(self.runs, self.queue)
+        self.scheduler = Scheduler(store, self.runs, consequences, self.bus)
+        self.projects = Projects(store, self.blobs, self.scheduler, self.bus)
+        self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
         self.tokens = Tokens(store, home, environment)
         self.audit = Audit(store, self.masker)
@@ -98,6 +104,7 @@ class Services:
     async def stop(self) -> None:
         """End the loops; the store stays open."""
         self.dispatcher.hold_back()
+        await self.scheduler.stop()
         await self.dispatcher.stop()
         await self.dispatcher.settle()
         await self.rescuer.stop()

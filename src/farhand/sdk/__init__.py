@@ -19,6 +19,7 @@ from .futures import Future, Futures, unmapped
 from .metrics import emit, progress
 from .references import ArtifactRef
 from .retries import exponential
+from .schedules import Schedule, cron, every
 from .tasks import Task, task
 
 if TYPE_CHECKING:
@@ -29,9 +30,12 @@ __all__ = [
     "Flow",
     "Future",
     "Futures",
+    "Schedule",
     "Task",
+    "cron",
     "current_run",
     "emit",
+    "every",
     "exponential",
     "flow",
     "get_logger",

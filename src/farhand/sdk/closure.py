@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import os
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from .loading import import_roots
 
 FILE_BYTES_MAX = 1024 * 1024
 TOTAL_BYTES_MAX = 16 * 1024 * 1024
+ENTRIES_MAX = 20_000
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "env", "site-packages"})
 _TESTS = frozenset({"tests", "test"})
 
@@ -45,29 +46,6 @@ def _absolute(package: str, level: int, module: Optional[str]) -> str:
     return ".".join([*base, *([module] if module else [])])
 
 
-def python_files(root: Path) -> Iterator[Path]:
-    """The project's Python files, without hidden places, environments and tests. Links are followed once."""
-    for directory, _, names in _walk(root):
-        for name in sorted(names):
-            path = directory / name
-            if name.endswith(".py") and not name.startswith((".", "test_")) and name != "conftest.py":
-                yield path
-
-
-def _walk(root: Path) -> Iterator[Tuple[Path, List[str], List[str]]]:
-    seen: Set[Tuple[int, int]] = set()
-    for directory, subdirectories, names in os.walk(root, followlinks=True):
-        status = os.stat(directory)
-        if (status.st_dev, status.st_ino) in seen or (Path(directory) != root and "pyvenv.cfg" in names):
-            subdirectories[:] = []
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        subdirectories[:] = sorted(
-            name for name in subdirectories if not name.startswith(".") and name not in _SKIPPED | _TESTS
-        )
-        yield Path(directory), subdirectories, names
-
-
 def module_name(root: Path, path: Path) -> str:
     """The name under which a file of a project is imported."""
     base = next(Path(base) for base in reversed(import_roots(root)) if path.is_relative_to(base))
@@ -77,20 +55,115 @@ def module_name(root: Path, path: Path) -> str:
     return ".".join(parts)
 
 
-def reached(root: Path, starts: List[Source]) -> Set[Path]:
-    """The files inside ``root`` that the sources import, directly or not, with the packages they lie in."""
-    found: Set[Path] = set()
-    waiting = list(starts)
-    while waiting:
-        source = waiting.pop()
-        if source.path in found:
-            continue
-        found.add(source.path)
-        for name in (source.module, *source.imports):
-            for path, module in _files_of(root, name):
-                if path not in found:
-                    waiting.append(_parsed(path, module))
-    return found
+def _is_apart(name: str) -> bool:
+    """Whether a file is no part of what flows need: hidden, a test, compiled, or farhand's own settings."""
+    if name.startswith(".") or name.endswith(".pyc") or name in ("conftest.py", "farhand.toml"):
+        return True
+    return name.startswith("test_") and name.endswith(".py")
+
+
+class Tree:
+    """The files of a project: its modules, what each of them reaches, what lies beside them.
+
+    Links are followed, each directory once. A project of more than `ENTRIES_MAX` entries is not read to
+    the end: ``unscanned`` names the directory at which that was given up.
+    """
+
+    def __init__(self, root: Path, include: Sequence[str] = ()) -> None:
+        self.root = root
+        self.unscanned = ""
+        self._parsed: Dict[Path, Source] = {}
+        self.included = sorted({path for glob in include for path in root.glob(glob) if path.is_file()})
+
+    def name(self, path: Path) -> str:
+        """The path within the project."""
+        return path.relative_to(self.root).as_posix()
+
+    def python_files(self) -> Iterator[Path]:
+        """The modules, without hidden places, environments and tests."""
+        for directory, names in self.walk():
+            for name in sorted(names):
+                if name.endswith(".py") and not _is_apart(name):
+                    yield directory / name
+
+    def walk(self) -> Iterator[Tuple[Path, List[str]]]:
+        """Each directory that may hold modules, with the names of its files."""
+        seen: Set[Tuple[int, int]] = set()
+        entries = 0
+        for directory, subdirectories, names in os.walk(self.root, followlinks=True):
+            status = os.stat(directory)
+            place = Path(directory)
+            if (status.st_dev, status.st_ino) in seen or (place != self.root and "pyvenv.cfg" in names):
+                subdirectories[:] = []
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            entries += len(subdirectories) + len(names)
+            if entries > ENTRIES_MAX:
+                self.unscanned = self.name(place)
+                return
+            subdirectories[:] = sorted(
+                name for name in subdirectories if not name.startswith(".") and name not in _SKIPPED | _TESTS
+            )
+            yield place, names
+
+    def reached(self, starts: Iterable[Source]) -> Set[Path]:
+        """The files that the sources import, directly or not, with the packages they lie in."""
+        found: Set[Path] = set()
+        waiting = list(starts)
+        while waiting:
+            source = waiting.pop()
+            if source.path in found:
+                continue
+            found.add(source.path)
+            self._parsed.setdefault(source.path, source)
+            for name in (source.module, *source.imports):
+                for path, module in _files_of(self.root, name):
+                    if path not in found:
+                        waiting.append(self._source(path, module))
+        return found
+
+    def part(self, source: Source) -> List[str]:
+        """The files that decide what the flows of one module do: what it reaches, and the data beside it."""
+        modules = self.reached([source])
+        beside, _ = self._neighbours(modules)
+        data = [path for path, _ in beside if path.suffix != ".py"]
+        return sorted({self.name(path) for path in (*modules, *data, *self.included)})
+
+    def files(self, sources: Iterable[Source]) -> Tuple[List[str], List[Dict[str, Any]]]:
+        """(files, left out): all modules, what is included, and the small files beside the modules."""
+        modules = self.reached(sources)
+        beside, left_out = self._neighbours(modules)
+        names = {self.name(path) for path in (*modules, *self.included)}
+        total = sum((self.root / name).stat().st_size for name in names)
+        for path, size in beside:
+            if self.name(path) in names:
+                continue
+            if total + size > TOTAL_BYTES_MAX:
+                left_out.append((path, size))
+                continue
+            total += size
+            names.add(self.name(path))
+        large = [{"file": self.name(path), "size": size} for path, size in left_out]
+        return sorted(names), [item for item in large if item["file"] not in names]
+
+    def _neighbours(self, modules: Set[Path]) -> Tuple[List[Tuple[Path, int]], List[Tuple[Path, int]]]:
+        """(small, large) files in the directories of modules, with their sizes."""
+        small: List[Tuple[Path, int]] = []
+        large: List[Tuple[Path, int]] = []
+        for directory in sorted({path.parent for path in modules}):
+            for path in sorted(directory.iterdir()):
+                if path in modules or _is_apart(path.name):
+                    continue
+                if not path.is_file() or not os.access(path, os.R_OK):
+                    continue
+                size = path.stat().st_size
+                (large if size > FILE_BYTES_MAX else small).append((path, size))
+        return small, large
+
+    def _source(self, path: Path, module: str) -> Source:
+        if path not in self._parsed:
+            self._parsed[path] = _parsed(path, module)
+        return self._parsed[path]
 
 
 def _parsed(path: Path, module: str) -> Source:
@@ -116,27 +189,3 @@ def _files_of(root: Path, name: str) -> Iterator[Tuple[Path, str]]:
             place = place / part
             if (place / "__init__.py").is_file():
                 yield place / "__init__.py", module
-
-
-def with_neighbours(root: Path, modules: Set[Path]) -> Tuple[List[str], List[str]]:
-    """(files, left out): the modules and the small files beside them, as paths relative to ``root``."""
-    files: Dict[str, None] = {}
-    left_out: List[str] = []
-    total = 0
-    for path in sorted(modules):
-        files[str(path.relative_to(root))] = None
-        total += path.stat().st_size
-    for directory in sorted({path.parent for path in modules}):
-        for path in sorted(directory.iterdir()):
-            name = str(path.relative_to(root))
-            if name in files or path.name.startswith(".") or path.suffix == ".pyc":
-                continue
-            if not path.is_file() or not os.access(path, os.R_OK):
-                continue
-            size = path.stat().st_size
-            if size > FILE_BYTES_MAX or total + size > TOTAL_BYTES_MAX:
-                left_out.append(name)
-                continue
-            total += size
-            files[name] = None
-    return sorted(files), left_out

@@ -14,6 +14,7 @@ from .hooks import HookOrHooks, Hooks
 from .options import NAME, Labels, Names, Options, refuse_unknown
 from .parameters import Parameters
 from .retries import Delay, Duration, RetryOn
+from .schedules import Schedules, listed
 from .script import run_script
 from .steps import Step, declared_by
 
@@ -46,6 +47,7 @@ class Flow(Step[F], Generic[F]):
         options: Options,
         hooks: Optional[Hooks] = None,
         run_name: Optional[str] = None,
+        schedule: Schedules = None,
     ) -> None:
         super().__init__(function, name, options)
         if not NAME.fullmatch(self.name):
@@ -55,6 +57,7 @@ class Flow(Step[F], Generic[F]):
         self.description = description or (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
         self.hooks = hooks or Hooks()
         self.run_name = _template(run_name)
+        self.schedules = listed(schedule)
         self._parameters: Optional[Parameters] = None
         self.invoke = self._invoke
 
@@ -125,6 +128,7 @@ def flow(
     on_failed: HookOrHooks = None,
     on_cancelled: HookOrHooks = None,
     on_crashed: HookOrHooks = None,
+    schedule: Schedules = None,
 ) -> Callable[[F], Flow[F]]: ...
 
 
@@ -139,6 +143,7 @@ def flow(
     on_failed: HookOrHooks = None,
     on_cancelled: HookOrHooks = None,
     on_crashed: HookOrHooks = None,
+    schedule: Schedules = None,
     **given: Any,
 ) -> Union[Flow[F], Callable[[F], Flow[F]]]:
     """Make a flow of a function. Durations are seconds or text such as ``"2h"``.
@@ -149,14 +154,15 @@ def flow(
     where the run may go, ``priority`` how soon, ``max_concurrent`` beside how many others of its kind.
     ``run_name`` names its runs by their parameters, as in ``"{city} of {day:%d %B}"``.
     ``isolated`` gives it a process of its own. The hooks are called with a summary of the run at its end.
+    ``schedule`` (`cron`, `every`, or a list of them) starts runs on a server by the clock.
     """
     refuse_unknown("flow", given)
     options = Options(**given)
     hooks = Hooks(completed=on_completed, failed=on_failed, cancelled=on_cancelled, crashed=on_crashed)
     if function is not None:
-        return Flow(function, name, description, options, hooks, run_name)
+        return Flow(function, name, description, options, hooks, run_name, schedule)
 
     def decorate(decorated: F) -> Flow[F]:
-        return Flow(decorated, name, description, options, hooks, run_name)
+        return Flow(decorated, name, description, options, hooks, run_name, schedule)
 
     return decorate

@@ -1,51 +1,95 @@
-"""``python -m farhand.sdk.inspection ROOT``: the flows of a project, as one JSON document on stdout.
+"""``python -m farhand.sdk.inspection ROOT``: the flows of a project, as JSON documents on stdout.
 
-The server runs this as a child, so that it never imports user code itself. What modules print on the way
-goes to stderr. A module that cannot be imported is an entry of ``errors`` and hurts no other.
+The server runs this as a child, so that it never imports user code itself. What is asked for comes as JSON
+on stdin: ``include`` (globs), ``inspect_s`` (how long a module may take), ``known`` (file → version, for
+modules that need not be imported again). Each line of stdout is a whole document. The last one is final; an
+earlier one is written when some module takes long, so that the others need not wait for it. What modules
+print goes to stderr.
 """
 
 from __future__ import annotations
 
-import importlib
+import hashlib
 import json
 import os
+import signal
 import sys
-import traceback
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List, Tuple
 
-from .closure import Source, module_name, python_files, reached, with_neighbours
+from .closure import Source, Tree, module_name
 from .flows import Flow
-from .loading import import_roots
+from .importing import Document, Importing, failure
+from .loading import import_project_module, import_roots
 
-Document = Dict[str, Any]
+PATIENCE_S = 3.0
+"""After so long without an outcome, what is known so far is told."""
 
 
-def inspect(root: Path) -> Document:
-    """Flows, errors and files of the project in ``root``. Imports its modules into this process."""
-    sys.path[:0] = import_roots(root)
+def inspect(root: Path, asked: Document) -> Iterator[Document]:
+    """What is in ``root``: flows, errors, files. The last document is final."""
+    tree = Tree(root, asked.get("include", ()))
+    sources, errors = _sources(tree)
+    parts = {tree.name(source.path): tree.part(source) for source in sources}
+    versions = {file: _version(root, part) for file, part in parts.items()}
+    known: Dict[str, str] = asked.get("known", {})
+    unchanged = [file for file, version in versions.items() if known.get(file) == version]
+    fresh = [source for source in sources if tree.name(source.path) not in unchanged]
+    files, left_out = tree.files(sources)
     flows: List[Document] = []
-    errors: List[Document] = []
+    importing = Importing(root, fresh, lambda source, file: _flows_of(root, source, file), asked["inspect_s"])
+
+    def document(pending: List[str]) -> Document:
+        slow = [{"file": file, "error": "is still being imported"} for file in pending]
+        return {
+            "flows": flows, "errors": errors + slow, "files": files, "left_out": left_out,
+            "parts": parts, "versions": versions, "unchanged": unchanged,
+        }  # fmt: skip
+
+    told: List[str] = []
+    for outcome in importing.outcomes(PATIENCE_S):
+        if outcome is not None:
+            flows.extend(outcome[1])
+            errors.extend(outcome[2])
+        elif importing.pending != told:
+            told = importing.pending
+            yield document(told)
+    yield document([])
+
+
+def _sources(tree: Tree) -> Tuple[List[Source], List[Document]]:
+    """The project's modules that use farhand, and what is wrong with those that cannot be read."""
     sources: List[Source] = []
-    for path in python_files(root):
-        name = str(path.relative_to(root))
+    errors: List[Document] = []
+    for path in tree.python_files():
         try:
-            source = Source(path, module_name(root, path), path.name == "__init__.py")
-            if not source.uses_farhand:
+            if b"farhand" not in path.read_bytes():
                 continue
-            found = _flows_of(source, name)
-        except BaseException as error:  # noqa: BLE001 - a module may raise anything, SystemExit too
-            errors.append(_failure(name, error))
+            source = Source(path, module_name(tree.root, path), path.name == "__init__.py")
+        except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
+            errors.append(failure(tree.name(path), error))
             continue
-        sources.append(source)
-        flows.extend(found)
-    files, left_out = with_neighbours(root, reached(root, sources))
-    return {"flows": flows, "errors": errors, "files": files, "left_out": left_out}
+        if source.uses_farhand:
+            sources.append(source)
+    if tree.unscanned:
+        errors.append({"file": tree.unscanned, "error": "too many files; nothing was read from here on"})
+    return sources, errors
 
 
-def _flows_of(source: Source, file: str) -> List[Document]:
+def _version(root: Path, part: List[str]) -> str:
+    total = hashlib.sha256()
+    for name in part:
+        try:
+            content = hashlib.sha256((root / name).read_bytes()).hexdigest()
+        except OSError:
+            content = ""
+        total.update(f"{name}\0{content}\n".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def _flows_of(root: Path, source: Source, file: str) -> List[Document]:
     """The flows that a module defines; those it only imports belong to theirs."""
-    module = importlib.import_module(source.module)
+    module = import_project_module(source.module, root)
     found = [value for value in vars(module).values() if isinstance(value, Flow)]
     own = {id(flow): flow for flow in found if flow.function.__module__ == source.module}
     return [_described(flow, file) for flow in own.values()]
@@ -60,29 +104,33 @@ def _described(flow: Flow[Any], file: str) -> Document:
         "ask": flow.options.ask(),
         "settings": flow.settings(),
         "tags": flow.options.tags,
+        "schedules": [schedule.described() for schedule in flow.schedules],
         "file": file,
     }
 
 
-def _failure(file: str, error: BaseException) -> Document:
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return {"file": file, "error": f"{type(error).__name__}: {error}", "traceback": text}
+def _leave(_number: int, _frame: Any) -> None:
+    sys.exit(143)  # which ends the children, on the way out
 
 
 def main() -> None:
     """Inspect the directory named on the command line."""
+    signal.signal(signal.SIGTERM, _leave)
+    asked = json.load(sys.stdin)
     root = Path(sys.argv[1]).resolve()
     os.chdir(root)
-    output = os.dup(1)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    output = os.fdopen(os.dup(1), "w")
+    os.set_inheritable(output.fileno(), False)
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     sys.path[:] = [path for path in sys.path if path not in ("", str(root))]
+    sys.path[:0] = import_roots(root)
     sys.argv[:] = [sys.argv[0]]
-    text = json.dumps(inspect(root))
-    with os.fdopen(output, "w") as stream:
-        stream.write(text)
-        stream.flush()
-    os._exit(0)  # threads and exit handlers of user modules have no say in when this ends
+    for document in inspect(root, asked):
+        output.write(json.dumps(document) + "\n")
+        output.flush()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def import_roots(root: Path) -> List[str]:
 def load(entry: str, root: Path) -> Any:
     """The object that ``module:qualname`` names. Raises what importing raises, and `NotFound`."""
     module_name, _, qualname = entry.partition(":")
-    found: Any = _module(module_name, root)
+    found: Any = import_project_module(module_name, root)
     for part in qualname.split("."):
         found = getattr(found, part, None)
         if found is None:
@@ -30,7 +30,8 @@ def load(entry: str, root: Path) -> Any:
     return found
 
 
-def _module(name: str, root: Path) -> Any:
+def import_project_module(name: str, root: Path) -> Any:
+    """The project's own module of that name, also where another one has been imported under it."""
     module = sys.modules.get(name) or importlib.import_module(name)
     origin = getattr(module, "__file__", None)
     if origin is not None and not _is_below(origin, str(root)):

@@ -27,8 +27,10 @@ from .journals import Journals
 from .logs import Logs
 from .meta import Meta
 from .metrics import Metrics
+from .projects import Projects
 from .reports import Reports
 from .runs import Runs
+from .schedules import Schedules
 from .secrets import Secrets
 from .state import StoreState
 from .tasks import Tasks
@@ -46,6 +48,8 @@ class Store:
         self.database = database
         self.meta = meta
         self.flows = Flows(database)
+        self.projects = Projects(database, self.flows)
+        self.schedules = Schedules(database)
         self.runs = Runs(database)
         self.jobs = Jobs(database)
         self.reports = Reports(database)

@@ -20,15 +20,16 @@ class Flows:
         self._changes = 0
 
     async def replace(self, project: str, flows: list[Flow], now: float) -> None:
-        """Store what a project has now; flows it had before and lacks now are no longer present.
-
-        Raises `Conflict` when another project has a flow of the same name.
-        """
+        """Store the flows a project has now; as `replace_flows`."""
         try:
-            await self._database.write(lambda connection: _replace(connection, project, flows, now))
+            await self._database.write(lambda connection: replace_flows(connection, project, flows, now))
         finally:
-            self._known.clear()
-            self._changes += 1
+            self.forget()
+
+    def forget(self) -> None:
+        """Flows were changed in the store: read them again."""
+        self._known.clear()
+        self._changes += 1
 
     async def get(self, name: str) -> Flow | None:
         """The flow, or None; one that is no longer present is still known."""
@@ -54,7 +55,11 @@ class Flows:
         )
 
 
-def _replace(connection: Connection, project: str, flows: list[Flow], now: float) -> None:
+def replace_flows(connection: Connection, project: str, flows: list[Flow], now: float) -> None:
+    """Store what a project has now; flows it had before and lacks now are no longer present.
+
+    Raises `Conflict` when another project has a flow of the same name.
+    """
     connection.execute("UPDATE flows SET present = 0 WHERE project = ?", (project,))
     columns = FLOWS.columns.split(", ")[1:]
     upsert = (
@@ -65,4 +70,8 @@ def _replace(connection: Connection, project: str, flows: list[Flow], now: float
     for flow in flows:
         row = FLOWS.dump(replace(flow, project=project, present=True, updated_at=now))
         if connection.execute(upsert, row).rowcount != 1:
-            raise Conflict(f"another project has a flow named {flow.name!r}; rename one of them")
+            holder = connection.execute("SELECT project FROM flows WHERE name = ?", (flow.name,)).fetchone()
+            raise Conflict(
+                f"projects {holder[0]!r} and {project!r} both have a flow named {flow.name!r}; "
+                "rename one of them"
+            )

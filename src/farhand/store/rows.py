@@ -14,14 +14,19 @@ from ..model import (
     Attempt,
     AuditEntry,
     Event,
+    Fire,
     Flow,
     Job,
     JobSettings,
     Json,
+    LeftOut,
+    Project,
     Run,
+    Schedule,
     Secret,
     TaskRun,
     Token,
+    Trouble,
     Variable,
     Worker,
 )
@@ -122,3 +127,6 @@ TOKENS = Mapper(Token, "tokens", {"labels": tuple[str, ...]})
 AUDIT = Mapper(AuditEntry, "audit", {"details": Json})
 SECRETS = Mapper(Secret, "secrets")
 VARIABLES = Mapper(Variable, "variables")
+PROJECTS = Mapper(Project, "projects", {"errors": tuple[Trouble, ...], "left_out": tuple[LeftOut, ...]})
+SCHEDULES = Mapper(Schedule, "schedules", {"spec": Json}, flags=["paused", "present"])
+FIRES = Mapper(Fire, "fires", flags=["late"])

@@ -52,7 +52,7 @@ class Runs:
         """
         if run.state not in RUN_INITIAL:
             raise IllegalTransition(f"a run does not begin as {run.state}", state=run.state)
-        return await self._database.write(lambda connection: _create(connection, run, job, seed))
+        return await self._database.write(lambda connection: create_run(connection, run, job, seed))
 
     async def get(self, run_id: str) -> Run | None:
         """The run, or None."""
@@ -143,7 +143,8 @@ def _pattern(text: str) -> str:
     return f"%{text.lower()}%"
 
 
-def _create(connection: Connection, run: Run, job: Job, seed: Seed | None) -> tuple[Run, Job, bool]:
+def create_run(connection: Connection, run: Run, job: Job, seed: Seed | None = None) -> tuple[Run, Job, bool]:
+    """As `Runs.create`, inside a transaction."""
     if run.idempotency_key is not None:
         found = connection.execute(
             f"SELECT {RUNS.columns} FROM runs WHERE flow = ? AND idempotency_key = ?",

@@ -21,6 +21,7 @@ CREATE TABLE flows (
     fingerprint TEXT NOT NULL,
     present BIGINT NOT NULL,
     updated_at DOUBLE PRECISION NOT NULL,
+    file TEXT NOT NULL DEFAULT '',
     tags TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX flows_of_project ON flows (project);
@@ -44,6 +45,8 @@ CREATE TABLE runs (
     result TEXT,
     error TEXT,
     idempotency_key TEXT,
+    schedule TEXT,
+    scheduled_for DOUBLE PRECISION,
     retry_of TEXT,
     sweep TEXT
 );
@@ -272,4 +275,45 @@ CREATE TABLE owner (
 CREATE TABLE schema_migrations (
     number BIGINT PRIMARY KEY,
     name TEXT NOT NULL
+);
+
+-- What the last inspection of each project found; `errors` and `left_out` are JSON.
+CREATE TABLE projects (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    origin TEXT NOT NULL,
+    place TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    files BIGINT NOT NULL,
+    errors TEXT NOT NULL,
+    left_out TEXT NOT NULL,
+    updated_at DOUBLE PRECISION NOT NULL
+);
+
+-- `spec` and `params` are JSON. Fire times up to `since` are dealt with.
+CREATE TABLE schedules (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    flow TEXT NOT NULL,
+    project TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    params TEXT NOT NULL,
+    paused BIGINT NOT NULL,
+    present BIGINT NOT NULL,
+    since DOUBLE PRECISION NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL,
+    updated_at DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX schedules_of_project ON schedules (project);
+
+-- One row a schedule and fire time, whatever came of it. `missed` are earlier fires that it stands for.
+CREATE TABLE fires (
+    schedule TEXT COLLATE "C" NOT NULL REFERENCES schedules (id),
+    at DOUBLE PRECISION NOT NULL,
+    fired_at DOUBLE PRECISION NOT NULL,
+    outcome TEXT NOT NULL,
+    message TEXT NOT NULL,
+    run TEXT,
+    late BIGINT NOT NULL,
+    missed BIGINT NOT NULL,
+    PRIMARY KEY (schedule, at)
 );

@@ -20,6 +20,7 @@ CREATE TABLE flows (
     fingerprint TEXT NOT NULL,
     present INTEGER NOT NULL,
     updated_at REAL NOT NULL,
+    file TEXT NOT NULL DEFAULT '',
     tags TEXT NOT NULL DEFAULT '[]'
 );
 CREATE INDEX flows_of_project ON flows (project);
@@ -43,6 +44,8 @@ CREATE TABLE runs (
     result TEXT,
     error TEXT,
     idempotency_key TEXT,
+    schedule TEXT,
+    scheduled_for REAL,
     retry_of TEXT,
     sweep TEXT
 );
@@ -255,4 +258,45 @@ CREATE TABLE variables (
 CREATE TABLE journals (
     run TEXT PRIMARY KEY REFERENCES runs (id),
     seq INTEGER NOT NULL
+);
+
+-- What the last inspection of each project found; `errors` and `left_out` are JSON.
+CREATE TABLE projects (
+    name TEXT PRIMARY KEY,
+    origin TEXT NOT NULL,
+    place TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    files INTEGER NOT NULL,
+    errors TEXT NOT NULL,
+    left_out TEXT NOT NULL,
+    updated_at REAL NOT NULL
+);
+
+-- `spec` and `params` are JSON. Fire times up to `since` are dealt with.
+CREATE TABLE schedules (
+    id TEXT PRIMARY KEY,
+    flow TEXT NOT NULL,
+    project TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    params TEXT NOT NULL,
+    paused INTEGER NOT NULL,
+    present INTEGER NOT NULL,
+    since REAL NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+);
+CREATE INDEX schedules_of_project ON schedules (project);
+
+-- One row a schedule and fire time, whatever came of it. `missed` are earlier fires that it stands for.
+CREATE TABLE fires (
+    schedule TEXT NOT NULL REFERENCES schedules (id),
+    at REAL NOT NULL,
+    fired_at REAL NOT NULL,
+    outcome TEXT NOT NULL,
+    message TEXT NOT NULL,
+    run TEXT,
+    late INTEGER NOT NULL,
+    missed INTEGER NOT NULL,
+    PRIMARY KEY (schedule, at)
 );

@@ -16,7 +16,9 @@ from . import (
     flows,
     health,
     problems,
+    projects,
     runs,
+    schedules,
     secrets,
     stream,
     tokens,
@@ -31,6 +33,23 @@ from .pages.shell import environment
 from .settings import WebSettings
 
 API = "/api/v1"
+
+# `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
+_GROUPS = (
+    flows,
+    projects,
+    schedules,
+    runs,
+    why,
+    tokens,
+    workers,
+    artifacts,
+    stream,
+    secrets,
+    variables,
+    audit,
+    doctor,
+)
 
 
 def create_app(services: Services, settings: WebSettings | None = None) -> FastAPI:
@@ -52,8 +71,7 @@ def create_app(services: Services, settings: WebSettings | None = None) -> FastA
     app.state.sessions = Sessions(settings, generation=lambda: services.tokens.generation)
     app.state.templates = environment()
     problems.install(app)
-    # `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
-    for group in (flows, runs, why, tokens, workers, artifacts, stream, secrets, variables, audit, doctor):
+    for group in _GROUPS:
         app.include_router(group.router, prefix=API)
     app.include_router(health.router)
     app.include_router(router)

@@ -14,14 +14,15 @@ import pytest
 FLOW = "from farhand import flow\n@flow\ndef {0}(n: int = 1):\n    '''Does {0}.'''\n"
 
 
-def inspect(root: Path) -> dict[str, Any]:
+def inspect(root: Path, **asked: Any) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", "farhand.sdk.inspection", str(root)],
+        input=json.dumps({"inspect_s": 60, **asked}),
         capture_output=True,
         text=True,
         check=True,
     )
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_files_are_what_the_flows_reach_and_what_lies_beside_it(root: Path) -> N
         "app/inner.py",
         "shared/deep.py",
     ]
-    assert found["left_out"] == ["app/big.bin"]
+    assert found["left_out"] == [{"file": "app/big.bin", "size": 1024 * 1025}]
     assert [flow["entry"] for flow in found["flows"]] == ["app.etl:etl"]
 
 

@@ -19,23 +19,30 @@ from farhand.engine.audit import outcome_of
 from farhand.engine.bus import Bus, Notice
 from farhand.engine.doctor import Finding, Report, SettingShown, WorkerClock
 from farhand.engine.masking import Masker
+from farhand.engine.packing import Offer
 from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
+from farhand.engine.schedules import Planned
 from farhand.errors import Conflict, InvalidParameters, NotFound, Unauthorized
 from farhand.model import (
     Artifact,
     Ask,
     Attempt,
     AuditEntry,
+    Fire,
     Flow,
     JobSettings,
+    LeftOut,
     LogLine,
     MetricPoint,
     Page,
+    Project,
     Run,
+    Schedule,
     Secret,
     TaskRun,
     Token,
+    Trouble,
     Variable,
     Worker,
 )
@@ -176,6 +183,59 @@ class FakeRuns:
     def _after(items: list[Any], after: int, limit: int) -> Page[Any]:
         fit = [item for item in items if item.number > after]
         return Page(fit[:limit], str(fit[limit - 1].number) if len(fit) > limit else None)
+
+
+class FakeSchedules:
+    def __init__(self) -> None:
+        spec = {"kind": "cron", "expr": "0 6 * * *", "tz": "Europe/Berlin"}
+        schedule = Schedule("train.0a", "train", "default", spec, '{"lr":0.1}', created_at=T0)
+        self.fired = Fire("train.0a", T0, T0 + 9, "started", "9 s late", "0run1", late=True)
+        self.item = Planned(
+            schedule, "active", "0 6 * * * in Europe/Berlin", "Europe/Berlin", (T0 + 60,), self.fired
+        )
+
+    async def list(self) -> list[Planned]:
+        return [self.item]
+
+    async def get(self, id: str) -> Planned:
+        if not self.item.schedule.id.startswith(id):
+            raise NotFound(f"there is no schedule {id!r}")
+        return self.item
+
+    async def fires(self, id: str, limit: int = 50) -> list[Fire]:
+        return [self.fired]
+
+    async def pause(self, id: str) -> Planned:
+        self.item = replace(await self.get(id), state="paused", next=())
+        return self.item
+
+    async def resume(self, id: str) -> Planned:
+        self.item = replace(await self.get(id), state="active", next=(T0 + 60,))
+        return self.item
+
+
+class FakeProjects:
+    def __init__(self) -> None:
+        self.items = [
+            Project(
+                "default", "served", "flows", "sha256:b", 10, 1,
+                (Trouble("broken.py", "SyntaxError: no", "Traceback <b>"),), (LeftOut("big.bin", 2**30),), T0,
+            )
+        ]  # fmt: skip
+        self.deployed: list[tuple[str, Offer, str]] = []
+
+    async def list(self) -> list[Project]:
+        return self.items
+
+    async def get(self, name: str) -> Project:
+        for project in self.items:
+            if project.name == name:
+                return project
+        raise NotFound(f"there is no project {name!r}")
+
+    async def deploy(self, name: str, offer: Offer, place: str) -> Project:
+        self.deployed.append((name, offer, place))
+        return Project(name, "deployed", place, offer.bundle, offer.size, offer.files)
 
 
 class FakeWorkers:
@@ -348,6 +408,8 @@ class FakeServices:
     def __init__(self, directory: Path) -> None:
         self.flows = FakeFlows()
         self.runs = FakeRuns()
+        self.schedules = FakeSchedules()
+        self.projects = FakeProjects()
         self.workers = FakeWorkers()
         self.tokens = FakeTokens()
         self.audit = FakeAudit()

@@ -1,0 +1,192 @@
+"""A directory as what a server can take: its flows by inspection, its files as one bundle.
+
+The server never imports user code. `python -m farhand.sdk.inspection ROOT` does, and tells what it found;
+the files it names go into one zip whose digest is the version of the code. The same bytes give the same
+bundle on every machine: sorted names, no times, no modes. A flow's fingerprint is the hash of its own part
+of those files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import os
+import signal
+import sys
+import zipfile
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..errors import Usage
+from ..model import Ask, JobSettings, LeftOut, Trouble
+from . import projectfile
+
+INSPECT_S = 60.0
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_LINE_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A schedule of a flow, as it was written."""
+
+    spec: dict[str, Any]
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A flow as inspection found it, with the hash of the files that it reaches."""
+
+    name: str
+    entry: str
+    description: str
+    schema: dict[str, Any]
+    ask: Ask
+    settings: JobSettings
+    file: str
+    tags: tuple[str, ...] = ()
+    schedules: tuple[Timed, ...] = ()
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What the inspecting child tells. ``parts`` and ``versions`` are by file; ``unchanged`` files were not
+    imported."""
+
+    flows: list[Found]
+    errors: list[Trouble]
+    files: list[str]
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    parts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    unchanged: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A project as a server is asked to take it; the bundle's bytes go their own way."""
+
+    bundle: str
+    size: int
+    files: int
+    flows: list[Found]
+    errors: list[Trouble] = field(default_factory=list[Trouble])
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An offer with its bundle, and the sizes of the files in it."""
+
+    name: str
+    offer: Offer
+    content: bytes
+    sizes: dict[str, int]
+    versions: dict[str, str]
+
+
+async def pack(
+    root: Path, inspect_s: float = INSPECT_S, before: Packed | None = None
+) -> AsyncIterator[Packed]:
+    """The project in ``root``. The last one is final; earlier ones lack modules that import slowly.
+
+    Modules whose files are those of ``before`` are not imported again. Raises `Usage` when the directory
+    cannot be inspected at all; what is wrong with single modules is in the offer.
+    """
+    settings = await asyncio.to_thread(projectfile.read, root)
+    failed = {trouble.file for trouble in before.offer.errors} if before else set[str]()
+    known = {f: v for f, v in before.versions.items() if f not in failed} if before else {}
+    async for inspection in _inspect(root, settings.include, inspect_s, known):
+        unchanged = set(inspection.unchanged)
+        kept = [flow for flow in before.offer.flows if flow.file in unchanged] if before else []
+        yield await asyncio.to_thread(_packed, root, settings.name, inspection, kept)
+
+
+async def pack_whole(root: Path, inspect_s: float = INSPECT_S) -> Packed:
+    """The final result of `pack`."""
+    return [packed async for packed in pack(root, inspect_s)][-1]
+
+
+def _packed(root: Path, name: str, inspection: Inspection, kept: list[Found]) -> Packed:
+    contents, gone = read_files(root, inspection.files)
+    content = bundle(contents)
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    flows = [
+        replace(flow, fingerprint=fingerprint_of(contents, inspection.parts.get(flow.file, inspection.files)))
+        for flow in sorted([*inspection.flows, *kept], key=lambda flow: (flow.file, flow.name))
+    ]
+    offer = Offer(digest, len(content), len(contents), flows, inspection.errors + gone, inspection.left_out)
+    sizes = {file: len(data) for file, data in contents.items()}
+    return Packed(name, offer, content, sizes, inspection.versions)
+
+
+def read_files(root: Path, files: Iterable[str]) -> tuple[dict[str, bytes], list[Trouble]]:
+    """Name → bytes of the files, and those that cannot be read (any more)."""
+    contents: dict[str, bytes] = {}
+    troubles: list[Trouble] = []
+    for name in files:
+        try:
+            contents[name] = (root / name).read_bytes()
+        except OSError as error:
+            troubles.append(Trouble(name, f"cannot be read: {error.strerror}"))
+    return contents, troubles
+
+
+def bundle(contents: Mapping[str, bytes]) -> bytes:
+    """The files as one zip that depends on their names and bytes alone."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name in sorted(contents):
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), contents[name], zipfile.ZIP_DEFLATED)
+    return buffer.getvalue()
+
+
+def fingerprint_of(contents: Mapping[str, bytes], part: Iterable[str]) -> str:
+    """The hash of path → digest, with line ends normalised, so that a checkout elsewhere compares equal."""
+    total = hashlib.sha256()
+    for name in sorted(set(part) & set(contents)):
+        content = contents[name].replace(b"\r\n", b"\n")
+        total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    return f"sha256:{total.hexdigest()}"
+
+
+async def _inspect(
+    root: Path, include: Iterable[str], inspect_s: float, known: Mapping[str, str]
+) -> AsyncIterator[Inspection]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "farhand.sdk.inspection",
+        str(root),
+        cwd=root,
+        env={name: value for name, value in os.environ.items() if not name.startswith("FARHAND_")},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=_LINE_MAX,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    told = 0
+    try:
+        asked = {"include": list(include), "inspect_s": inspect_s, "known": known}
+        process.stdin.write(msgspec.json.encode(asked))
+        process.stdin.close()
+        async for line in process.stdout:
+            yield msgspec.json.decode(line, type=Inspection)
+            told += 1
+        if await process.wait() != 0 or not told:
+            raise Usage(f"{root} could not be inspected; see the lines above")
+    except (msgspec.DecodeError, ValueError) as error:
+        raise Usage(f"{root} could not be inspected: {error}") from error
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGTERM)  # it ends the modules that it is importing, and leaves
+        await process.wait()

@@ -1,0 +1,185 @@
+"""The projects of a server: taken from the directory it serves, or from whoever deploys one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+import time
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .. import timing
+from ..blobs import Blobs
+from ..errors import Conflict, FarhandError, NotFound, Usage
+from ..model import NAME_PATTERN, RESERVED_NAMES, Flow, Project, Schedule, Trouble
+from ..sdk import parameters
+from ..store import Store
+from .bus import Bus, Notice
+from .packing import Found, Offer, Packed, Timed
+from .scheduler import Scheduler
+
+log = logging.getLogger("farhand")
+
+SERVED, DEPLOYED = "served", "deployed"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What of an offer can be taken, and what is wrong with the rest; ``conflicts`` with other projects."""
+
+    flows: list[Flow]
+    schedules: list[Schedule]
+    troubles: list[Trouble]
+    conflicts: bool = False
+
+
+class Projects:
+    """Every operation on projects."""
+
+    def __init__(self, store: Store, blobs: Blobs, scheduler: Scheduler, bus: Bus) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._scheduler = scheduler
+        self._bus = bus
+
+    async def list(self) -> list[Project]:
+        """Every project, by name."""
+        return await self._store.projects.list()
+
+    async def get(self, name: str) -> Project:
+        """The project of that name. Raises `NotFound`."""
+        project = await self._store.projects.get(name)
+        if project is None:
+            raise NotFound(f"there is no project {name!r}")
+        return project
+
+    async def serve(self, root: Path, packed: Packed) -> Checked:
+        """Take the served directory as it is now.
+
+        A module that fails hurts nothing else: its flows stay as they were when it last imported.
+        """
+        self._blobs.put_bytes(packed.content)
+        stored = await self._store.flows.list()
+        checked = check(packed.name, packed.offer, stored)
+        for trouble in checked.troubles:
+            log.error("%s is left out: %s", trouble.file, trouble.error)
+        broken = {trouble.file for trouble in packed.offer.errors}
+        taken = {flow.name for flow in checked.flows}
+        kept = [
+            flow
+            for flow in stored
+            if flow.project == packed.name and flow.present and flow.file in broken and flow.name not in taken
+        ]
+        names = {flow.name for flow in kept}
+        schedules = [s for s in await self._store.schedules.list() if s.present and s.flow in names]
+        await self._keep(
+            _project(packed.name, SERVED, str(root), packed.offer, checked.troubles),
+            [*checked.flows, *kept],
+            [*checked.schedules, *schedules],
+        )
+        return checked
+
+    async def deploy(self, name: str, offer: Offer, place: str) -> Project:
+        """Take a project whose bundle was uploaded before; all of it, or nothing.
+
+        Raises `Usage` naming what cannot be taken, `Conflict` when a flow's name is another project's.
+        """
+        if not re.fullmatch(NAME_PATTERN, name):
+            raise Usage(f"a project's name matches {NAME_PATTERN}")
+        if not self._blobs.has(offer.bundle):
+            raise Usage(f"the bundle {offer.bundle} is not here; upload it first, PUT /artifacts/DIGEST")
+        if not zipfile.is_zipfile(self._blobs.path(offer.bundle)):
+            raise Usage(f"the bundle {offer.bundle} is not a zip file")
+        checked = check(name, offer, await self._store.flows.list())
+        if checked.troubles:
+            said = "; ".join(f"{trouble.file}: {trouble.error}" for trouble in checked.troubles)
+            raise Conflict(said) if checked.conflicts else Usage(said)
+        project = _project(name, DEPLOYED, place, offer, [])
+        await self._keep(project, checked.flows, checked.schedules)
+        return await self.get(name)
+
+    async def note(self, name: str, error: str) -> None:
+        """Say of a project that it could not be read; all it had stays as it was."""
+        project = await self._store.projects.get(name)
+        if project is not None:
+            await self._store.projects.note(replace(project, errors=(Trouble("farhand.toml", error),)))
+            self._bus.publish(Notice("project"))
+
+    async def _keep(self, project: Project, flows: list[Flow], schedules: list[Schedule]) -> None:
+        await self._store.projects.replace(project, flows, schedules, time.time())
+        self._scheduler.reload()
+        self._bus.publish(Notice("project"))
+        self._bus.publish(Notice("schedule"))
+
+
+def check(project: str, offer: Offer, stored: list[Flow]) -> Checked:
+    """What of an offer a server that has ``stored`` flows can take. Of two flows of one name, the first."""
+    now = time.time()
+    flows: dict[str, Flow] = {}
+    schedules: list[Schedule] = []
+    troubles, conflicts = list(offer.errors), False
+    elsewhere = {flow.name: flow.project for flow in stored if flow.present and flow.project != project}
+    for found in offer.flows:
+        try:
+            _check_name(found, flows, elsewhere, project)
+            planned = [_schedule(project, found, timed) for timed in found.schedules]
+        except FarhandError as error:
+            troubles.append(Trouble(found.file, str(error)))
+            conflicts = conflicts or isinstance(error, Conflict)
+            continue
+        flows[found.name] = _flow(project, found, offer.bundle, now)
+        schedules += planned
+    return Checked(list(flows.values()), schedules, troubles, conflicts)
+
+
+def _check_name(found: Found, flows: dict[str, Flow], elsewhere: dict[str, str], project: str) -> None:
+    if re.fullmatch(NAME_PATTERN, found.name) is None or found.name in RESERVED_NAMES:
+        raise Usage(f"flow {found.name!r}: the name cannot be used")
+    if found.name in flows:
+        raise Usage(f"flow {found.name!r}: {flows[found.name].file} has that name; rename one of them")
+    if found.name in elsewhere:
+        raise Conflict(
+            f"flow {found.name!r}: projects {elsewhere[found.name]!r} and {project!r} both have one of that"
+            " name; rename one of them"
+        )
+
+
+def _schedule(project: str, found: Found, timed: Timed) -> Schedule:
+    """The schedule; its id stays the same as long as flow, timing and parameters do."""
+    try:
+        timing.read(timed.spec)
+        parameters.check(found.schema, timed.params)
+    except FarhandError as error:
+        raise Usage(f"flow {found.name!r}: its schedule cannot be used: {error}") from error
+    params = json.dumps(timed.params, separators=(",", ":"), sort_keys=True)
+    spec = json.dumps(timed.spec, separators=(",", ":"), sort_keys=True)
+    digest = hashlib.sha256(f"{spec}\0{params}".encode()).hexdigest()[:8]
+    return Schedule(f"{found.name}.{digest}", found.name, project, timed.spec, params)
+
+
+def _flow(project: str, found: Found, bundle: str, now: float) -> Flow:
+    shared: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in (
+            "name",
+            "entry",
+            "description",
+            "schema",
+            "ask",
+            "settings",
+            "file",
+            "tags",
+            "fingerprint",
+        )
+    }
+    return Flow(project=project, bundle=bundle, updated_at=now, **shared)
+
+
+def _project(name: str, origin: str, place: str, offer: Offer, troubles: list[Trouble]) -> Project:
+    return Project(
+        name, origin, place, offer.bundle, offer.size, offer.files, tuple(troubles), tuple(offer.left_out)
+    )

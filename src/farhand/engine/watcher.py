@@ -1,0 +1,101 @@
+"""Watches the directory that is served, and takes it anew when its files have changed.
+
+It looks at names, sizes and times of the files once a second, on a thread of its own and never for more
+than a twentieth of the time. A change is taken when nothing has changed for `QUIET_S`, so that an editor or
+a `git pull` may finish; should the files change while they are read, they are read once more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from pathlib import Path
+
+from ..errors import FarhandError
+from ..sdk.closure import Tree
+from . import projectfile
+from .packing import INSPECT_S, Packed, pack
+from .projects import Projects
+from .service import Service
+
+log = logging.getLogger("farhand")
+
+LOOK_S = 1.0
+QUIET_S = 0.3
+_SHARE = 20
+
+Seen = dict[str, tuple[int, int, int]]
+"""Each file's time, size and inode."""
+
+
+class Watcher(Service):
+    """Keeps the flows of one directory up to date."""
+
+    name = "watcher"
+
+    def __init__(self, projects: Projects, root: Path, inspect_s: float = INSPECT_S) -> None:
+        super().__init__()
+        self._projects = projects
+        self._root = root
+        self._inspect_s = inspect_s
+        self._seen: Seen = {}
+        self._packed: Packed | None = None
+        self._complete = asyncio.Event()
+
+    async def ready(self) -> Packed | None:
+        """Wait until the flows are read for the first time, but for modules that import slowly."""
+        await self._complete.wait()
+        return self._packed
+
+    async def _work(self) -> None:
+        while True:
+            began = time.monotonic()
+            seen = await asyncio.to_thread(look, self._root)
+            took_s = time.monotonic() - began
+            if seen != self._seen:
+                await self._take(await self._quiet(seen))
+            await asyncio.sleep(max(LOOK_S, _SHARE * took_s))
+
+    async def _quiet(self, seen: Seen) -> Seen:
+        """What is there once nothing changes any more."""
+        while self._complete.is_set():
+            await asyncio.sleep(QUIET_S)
+            before, seen = seen, await asyncio.to_thread(look, self._root)
+            if before == seen:
+                break
+        return seen
+
+    async def _take(self, seen: Seen) -> None:
+        """Read the directory; changes meanwhile are a reason to read it again, at the next look."""
+        try:
+            before = self._packed
+            async for packed in pack(self._root, self._inspect_s, before):
+                await self._projects.serve(self._root, packed)
+                self._packed = packed
+                self._complete.set()
+        except FarhandError as error:
+            log.error("%s was not read: %s", self._root, error)
+            name = self._packed.name if self._packed else "default"
+            await self._projects.note(name, str(error))
+        self._seen = seen
+        self._complete.set()
+
+
+def look(root: Path) -> Seen:
+    """The state of every file that may matter: those beside modules, and what is included."""
+    seen: Seen = {}
+    try:
+        include = projectfile.read(root).include
+    except FarhandError:
+        include = ()
+    tree = Tree(root, include)
+    paths = [directory / name for directory, names in tree.walk() for name in names]
+    for path in [*paths, *tree.included]:
+        try:
+            status = os.stat(path)
+        except OSError:
+            continue
+        seen[str(path)] = (status.st_mtime_ns, status.st_size, status.st_ino)
+    return seen

@@ -1,0 +1,209 @@
+"""A directory as an offer: inspected by a child, bundled by content, fingerprinted by part."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from farhand.engine import projectfile
+from farhand.engine.packing import Found, Packed, bundle, fingerprint_of, pack, pack_whole, read_files
+from farhand.errors import Usage
+
+pytestmark = pytest.mark.anyio
+
+FILES = {"b.py": b"print('b')\n", "a.py": b"print('a')\n", "data/cities.csv": b"city\r\nSeattle\r\n"}
+FLOW = "from farhand import flow\n@flow\ndef {0}(n: int = 1):\n    '''Does {0}.'''\n    return n\n"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    return tmp_path / "project"
+
+
+def write(root: Path, name: str, text: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text(text)
+
+
+def flow_of(packed: Packed, name: str) -> Found:
+    return next(flow for flow in packed.offer.flows if flow.name == name)
+
+
+def fingerprints(packed: Packed) -> dict[str, str]:
+    return {flow.name: flow.fingerprint for flow in packed.offer.flows}
+
+
+def test_a_bundle_depends_on_names_and_bytes_alone() -> None:
+    content = bundle(FILES)
+    assert content == bundle(dict(reversed(FILES.items())))
+    archive = zipfile.ZipFile(io.BytesIO(content))
+    assert {name: archive.read(name) for name in archive.namelist()} == FILES
+    assert archive.namelist() == sorted(FILES)
+    assert bundle({**FILES, "a.py": b"print('A')\n"}) != content
+    assert bundle({"c.py": b"x"}) != bundle({"d.py": b"x"})
+
+
+def test_a_fingerprint_does_not_see_line_ends_or_order_but_everything_else() -> None:
+    prints = [
+        fingerprint_of(files, files)
+        for files in (
+            {"a.py": b"x = 1\ny = 2\n", "b.py": b""},
+            {"b.py": b"", "a.py": b"x = 1\r\ny = 2\r\n"},
+            {"a.py": b"x = 1\ny = 3\n", "b.py": b""},
+            {"a.py": b"", "b.py": b"x = 1\ny = 2\n"},
+        )
+    ]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
+    assert prints[0].startswith("sha256:")
+
+
+def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
+    contents, troubles = read_files(tmp_path, ["gone.py"])
+    assert contents == {}
+    assert [(trouble.file, trouble.error) for trouble in troubles] == [
+        ("gone.py", "cannot be read: No such file or directory")
+    ]
+
+
+async def test_a_flow_is_fingerprinted_by_what_its_module_reaches(root: Path) -> None:
+    """B138: helpers count, other flows' files do not; one bundle holds all."""
+    write(root, "one.py", "from helper import x\n" + FLOW.format("one"))
+    write(root, "two.py", FLOW.format("two"))
+    write(root, "helper.py", "from deep.er import y\nx = 1\n")
+    write(root, "deep/er.py", "y = 1\n")
+    before = await pack_whole(root)
+    assert set(before.sizes) == {"one.py", "two.py", "helper.py", "deep/er.py"}
+    write(root, "deep/er.py", "y = 2\n")
+    after = await pack_whole(root)
+    assert fingerprints(after)["two"] == fingerprints(before)["two"]
+    assert fingerprints(after)["one"] != fingerprints(before)["one"]
+    assert after.offer.bundle != before.offer.bundle
+
+
+async def test_data_beside_a_module_and_included_files_are_part_of_it(root: Path) -> None:
+    write(root, "one.py", FLOW.format("one"))
+    write(root, "table.csv", "1\n")
+    write(root, "models/a.bin", "x" * (1024 * 1024 + 1))
+    write(root, "models/b.bin", "b")
+    write(root, "farhand.toml", '[project]\nname = "sums"\ninclude = ["models/a.*"]\n')
+    first = await pack_whole(root)
+    assert first.name == "sums"
+    assert set(first.sizes) == {"one.py", "table.csv", "models/a.bin"}
+    prints = {fingerprints(first)["one"]}
+    for name in ("table.csv", "models/a.bin"):
+        write(root, name, "2\n")
+        prints.add(fingerprints(await pack_whole(root))["one"])
+    assert len(prints) == 3
+
+
+async def test_a_comment_is_another_version_and_a_line_end_is_not(root: Path) -> None:
+    """B130: a fingerprint is of bytes; what runs again is decided by calls and their arguments."""
+    write(root, "one.py", FLOW.format("one"))
+    first = fingerprints(await pack_whole(root))["one"]
+    write(root, "one.py", FLOW.format("one") + "# a comment\n")
+    assert fingerprints(await pack_whole(root))["one"] != first
+    (root / "one.py").write_bytes(FLOW.format("one").replace("\n", "\r\n").encode())
+    assert fingerprints(await pack_whole(root))["one"] == first
+
+
+async def test_only_modules_whose_files_changed_are_imported_again(root: Path) -> None:
+    marks = root.parent / "marks"
+    line = f"open({str(marks)!r}, 'a').write(__name__ + ' ')\n"
+    write(root, "one.py", line + FLOW.format("one"))
+    write(root, "two.py", line + FLOW.format("two"))
+    first = await pack_whole(root)
+    write(root, "two.py", line + FLOW.format("zwei"))
+    second = [packed async for packed in pack(root, before=first)][-1]
+    assert marks.read_text().split() == ["one", "two", "two"]
+    assert [flow.name for flow in second.offer.flows] == ["one", "zwei"]
+    assert flow_of(second, "one").fingerprint == flow_of(first, "one").fingerprint
+
+
+async def test_modules_that_hang_end_or_fail_are_named_and_hurt_no_other(root: Path) -> None:
+    write(root, "a_hangs.py", FLOW.format("hangs") + "import time\ntime.sleep(1000)\n")
+    write(root, "b_spins.py", FLOW.format("spins") + "while True: pass\n")
+    write(root, "c_exits.py", FLOW.format("exits") + "import os\nos._exit(0)\n")
+    write(root, "d_leaves.py", FLOW.format("leaves") + "raise SystemExit(3)\n")
+    write(root, "e_killed.py", FLOW.format("killed") + "import os\nos.kill(os.getpid(), 9)\n")
+    write(root, "f_broken.py", "from farhand import flow\ndef (")
+    write(root, "z_good.py", "print('noise')\n" + FLOW.format("good"))
+    began = time.monotonic()
+    packed = await pack_whole(root, inspect_s=1.0)
+    assert time.monotonic() - began < 20
+    assert [flow.name for flow in packed.offer.flows] == ["good"]
+    errors = {trouble.file: trouble.error for trouble in packed.offer.errors}
+    assert errors["a_hangs.py"] == errors["b_spins.py"] == "did not finish importing in 1 s"
+    assert errors["c_exits.py"] == "the process ended while importing: exit 0"
+    assert errors["d_leaves.py"] == "SystemExit: 3"
+    assert errors["e_killed.py"] == "the process ended while importing: signal 9"
+    assert errors["f_broken.py"].startswith("SyntaxError")
+
+
+async def test_what_imports_is_told_before_what_hangs_is_given_up(root: Path) -> None:
+    write(root, "good.py", FLOW.format("good"))
+    write(root, "hangs.py", FLOW.format("hangs") + "import time\ntime.sleep(1000)\n")
+    told = pack(root, inspect_s=60.0)
+    first = await anext(told)
+    assert [flow.name for flow in first.offer.flows] == ["good"]
+    assert [(t.file, t.error) for t in first.offer.errors] == [("hangs.py", "is still being imported")]
+    await told.aclose()
+
+
+async def test_a_file_that_is_not_python_matters_only_when_it_speaks_of_farhand(root: Path) -> None:
+    write(root, "old.py", "print 'python 2'\n")
+    write(root, "good.py", FLOW.format("good"))
+    assert (await pack_whole(root)).offer.errors == []
+
+
+async def test_links_are_followed_once_and_large_files_are_named(root: Path) -> None:
+    """B140."""
+    outside = root.parent / "outside"
+    write(outside, "shared.py", "y = 1\n")
+    write(root, "good.py", "import linked, package.shared\n" + FLOW.format("good"))
+    (root / "linked.py").symlink_to(outside / "shared.py")
+    (root / "package").symlink_to(outside)
+    (root / "loop").symlink_to(root)
+    with (root / "big.bin").open("wb") as big:
+        os.truncate(big.fileno(), 10 * 1024**3)
+    began = time.monotonic()
+    packed = await pack_whole(root)
+    assert time.monotonic() - began < 15
+    assert set(packed.sizes) == {"good.py", "linked.py", "package/shared.py"}
+    assert [(item.file, item.size) for item in packed.offer.left_out] == [("big.bin", 10 * 1024**3)]
+    assert packed.offer.errors == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+async def test_a_module_that_may_not_be_read_is_named(root: Path) -> None:
+    """B140."""
+    write(root, "good.py", FLOW.format("good"))
+    write(root, "secret.py", FLOW.format("secret"))
+    (root / "secret.py").chmod(0)
+    packed = await pack_whole(root)
+    assert [flow.name for flow in packed.offer.flows] == ["good"]
+    assert [trouble.file for trouble in packed.offer.errors] == ["secret.py"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[project]\nname = 'Two Words'\n", "does not match"),
+        ("[project]\ncolour = 'red'\n", "unknown settings under .project.: colour"),
+        ("[project]\ninclude = '*.csv'\n", "a list of globs"),
+        ("[project]\ninclude = ['../secrets']\n", "inside the project"),
+        ("[project]\ninclude = ['/etc/*']\n", "inside the project"),
+        ("project = 1\n", "no table"),
+        ("[project\n", "cannot be read"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(tmp_path: Path, text: str, said: str) -> None:
+    write(tmp_path, "farhand.toml", text)
+    with pytest.raises(Usage, match=said):
+        projectfile.read(tmp_path)
