@@ -1,4 +1,4 @@
-"""2.3, 2.4, 2.8, 2.9, 2.12, 2.13: user code does its worst, and the record stays whole."""
+"""2.3, 2.4, 2.8, 2.9, 2.12 and 2.13: user code does its worst, and the record stays whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.harness.deployment import FAST, Deployment
 
 FLOWS = """
 import math, os, threading, time
-from farhand import emit, flow, task
+from farhand import emit, flow, progress, task
 
 
 class Grumpy(Exception):
@@ -74,6 +74,27 @@ def before():
 def leaves_for_good():
     before()
     leave()
+
+
+@task(process=True)
+def fragile(number):
+    print("part", number)
+    if number == 1:
+        os.kill(os.getpid(), 9)
+    return number
+
+
+@task(durable=True)
+def paid(numbers):
+    progress(1, 2, "paid")
+    return sum(numbers)
+
+
+@flow(run_name="fragile {count}")
+def survives(count: int = 3):
+    parts = fragile.map(range(count))
+    lost = [str(part.exception()) for part in parts if part.exception() is not None]
+    return [lost, paid([part.result() for part in parts if not part.failed])]
 
 
 @task
@@ -177,6 +198,19 @@ def test_an_engine_that_user_code_ends_is_a_crash_and_not_a_success(served: Depl
     assert "exit 0" in json.dumps([run, served.attempts(run["id"])])
     tasks = {task["name"]: task for task in served.items(f"/runs/{run['id']}/tasks")}
     assert tasks["before"]["state"] == "completed"
+
+
+@pytest.mark.fault("2.9")
+def test_a_process_task_that_is_killed_is_reported_and_its_flow_goes_on(served: Deployment) -> None:
+    """FAULTS B154."""
+    run = ended(served, "survives", "completed")
+    lost = "the process of fragile ended: signal 9, possibly out of memory"
+    assert run["result"] == [[lost], 2]
+    assert len(served.attempts(run["id"])) == 1
+    lines = served.log_lines(run["id"])
+    assert {"part 0", "part 1", "part 2", "paid"} <= set(lines)
+    points = served.items(f"/runs/{run['id']}/metrics")
+    assert {"progress": 0.5} in [point["values"] for point in points]
 
 
 @pytest.mark.fault("2.12")
