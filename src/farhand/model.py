@@ -155,7 +155,8 @@ class Fire:
 class Run:
     """One logical execution of a flow. ``params`` is canonical JSON text; ``origin`` is server or script.
 
-    ``retry_of`` is the ended run that a person retried; ``sweep`` groups runs that were started together.
+    ``retry_of`` is the ended run that a person retried; ``sweep`` groups runs that were started together;
+    ``host`` is the machine it is on, or was on last.
     """
 
     id: str
@@ -180,6 +181,7 @@ class Run:
     sweep: str | None = None
     schedule: str | None = None
     scheduled_for: float | None = None
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

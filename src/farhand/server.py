@@ -90,7 +90,7 @@ class Server:
 
     async def _serve_store(self, store: Store) -> None:
         config = self._config
-        services = Services(store, config.home, config.times)
+        services = Services(store, config.home, config.times, keep_s=config.keep)
         services.doctor.settings = [SettingShown(*row) for row in shown(config)]
         mask_logs(services.masker)
         listener = bind(config.host, config.port)

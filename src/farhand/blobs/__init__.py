@@ -3,6 +3,9 @@
 A blob appears whole or not at all: it is written beside its place, synced, checked against its digest and
 renamed. Writers of the same content do not disturb each other, since whoever renames last puts the same
 bytes there.
+
+A blob is deleted when no record names it and nobody has put it or asked for it for a while: whoever is about
+to name a blob has sent it, or asked whether it is here, and both make it young again.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ class Blobs:
         return path
 
     def has(self, digest: str) -> bool:
-        """Whether the blob is here, whole."""
-        return self._place(digest).exists()
+        """Whether the blob is here, whole; it is then young again."""
+        return _rejuvenate(self._place(digest))
 
     def size(self, digest: str) -> int:
         """The blob's size in bytes."""
@@ -51,7 +54,7 @@ class Blobs:
         """Keep ``content``; returns its digest."""
         digest = digest_of(content)
         place = self._place(digest)
-        if not place.exists():
+        if not _rejuvenate(place):
             with _Landing(place) as landing:
                 landing.write(content)
                 landing.settle(digest)
@@ -69,18 +72,62 @@ class Blobs:
     def adopt(self, path: Path, digest: str) -> None:
         """Keep a file that lies beside the store already, by copying its verified content."""
         place = self._place(digest)
-        if place.exists() or not path.exists():
+        if _rejuvenate(place) or not path.exists():
             return
         with _Landing(place) as landing, path.open("rb") as file:
             while chunk := file.read(1024 * 1024):
                 landing.write(chunk)
             landing.settle(digest)
 
+    def older_than(self, moment: float) -> list[str]:
+        """Blobs that nobody put or asked for since a moment."""
+        return [
+            f"sha256:{path.name}"
+            for path in self._directory.glob("[0-9a-f][0-9a-f]/[0-9a-f]*")
+            if _age_mark(path) < moment
+        ]
+
+    def delete(self, digest: str, moment: float) -> bool:
+        """Delete a blob, unless somebody has put it or asked for it since a moment."""
+        place = self._place(digest)
+        aside = place.with_name(f".{place.name}.going")
+        try:
+            place.rename(aside)
+        except FileNotFoundError:
+            return False
+        if _age_mark(aside) >= moment:
+            aside.rename(place)
+            return False
+        aside.unlink()
+        return True
+
+    def sweep_partial(self, moment: float) -> None:
+        """Delete what writers left unfinished before a moment."""
+        for path in self._directory.glob("[0-9a-f][0-9a-f]/.*"):
+            if _age_mark(path) < moment:
+                path.unlink(missing_ok=True)
+
     def _place(self, digest: str) -> Path:
         if DIGEST_PATTERN.fullmatch(digest) is None:
             raise Usage(f"{digest[:80]!r} is not a digest; one reads sha256: and 64 hexadecimal digits")
         name = digest.removeprefix("sha256:")
         return self._directory / name[:2] / name
+
+
+def _rejuvenate(place: Path) -> bool:
+    """Whether the file is there; it counts as new from now on."""
+    try:
+        os.utime(place)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _age_mark(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return float("inf")
 
 
 class _Landing:

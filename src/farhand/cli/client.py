@@ -69,9 +69,11 @@ class Client:
         """The decoded answer to PUT."""
         return self._send("PUT", path, json=body).json()
 
-    def delete(self, path: str) -> Any:
-        """The decoded answer to DELETE."""
-        return self._send("DELETE", path).json()
+    def delete(self, path: str, **params: Any) -> Any:
+        """The decoded answer to DELETE, None when it is empty."""
+        asked = {name: value for name, value in params.items() if value is not None}
+        response = self._send("DELETE", path, params=asked)
+        return response.json() if response.content else None
 
     def put_bytes(self, path: str, content: bytes) -> Any:
         """The decoded answer to PUT of bytes."""

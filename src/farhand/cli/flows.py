@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from .client import Client, segment
+from .deleting import delete_flow
 from .options import calls_server, json_option
 from .output import clip, moment, print_facts, print_json, print_table
 
@@ -70,3 +71,6 @@ def show(client: Client, flow: str, as_json: bool) -> None:
     if rows:
         click.echo("")
         print_table(("parameter", "type", "default"), rows)
+
+
+flows.add_command(delete_flow)

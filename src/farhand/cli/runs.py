@@ -9,6 +9,7 @@ import click
 
 from .client import Client, segment
 from .compare import compare
+from .deleting import delete_runs
 from .export import export
 from .following import read_lines, until_ended
 from .listing import Filter, filter_options
@@ -197,3 +198,6 @@ def cancel(client: Client, run: str, wait: bool, as_json: bool) -> None:
         print_json(found)
     else:
         click.echo(f"{found['id']} is {found['state']}")
+
+
+runs.add_command(delete_runs)

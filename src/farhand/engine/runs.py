@@ -159,10 +159,11 @@ class Runs:
         sweep: str | None = None,
         since: float | None = None,
         text: str | None = None,
+        host: str | None = None,
     ) -> Page[Run]:
         """Runs, the newest first; ``since``: created at that moment or later."""
         since_id = None if since is None else first_id(since)
-        page = await self._store.runs.page(limit, cursor, Wanted(flow, state, sweep, since_id, text))
+        page = await self._store.runs.page(limit, cursor, Wanted(flow, state, sweep, since_id, text, host))
         return Page([self._explained(run) for run in page.items], page.next)
 
     async def attempts(self, id: str) -> list[Attempt]:

@@ -25,6 +25,7 @@ from .inbox import Inbox
 from .masking import Masker
 from .needs import Needs
 from .projects import Projects
+from .pruner import Pruner
 from .queue import Queue
 from .reports import Reports
 from .rescuer import Rescuer
@@ -45,7 +46,12 @@ class Services:
     """What the web and the gateway are given."""
 
     def __init__(
-        self, store: Store, home: Path, times: Times, environment: Mapping[str, str] | None = None
+        self,
+        store: Store,
+        home: Path,
+        times: Times,
+        environment: Mapping[str, str] | None = None,
+        keep_s: float = 0.0,
     ) -> None:
         self.store = store
         self.times = times
@@ -76,6 +82,7 @@ class Services:
         self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False
         self.runtime = self.blobs.put_bytes(runtime.build())
+        self.pruner = Pruner(store, self.blobs, keep_s, lambda: [self.runtime])
 
     async def start(self) -> None:
         """Read from the store what is queued and who holds what; begin the loops. The socket listens."""
@@ -99,6 +106,7 @@ class Services:
         self.dispatcher.start()
         self.rescuer.begin()
         self.inbox.start()
+        self.pruner.start()
         self.dispatcher.release()
 
     async def stop(self) -> None:
@@ -109,4 +117,5 @@ class Services:
         await self.dispatcher.settle()
         await self.rescuer.stop()
         await self.inbox.stop()
+        await self.pruner.stop()
         self.bus.close()

@@ -7,6 +7,7 @@ One public method is one transaction. `Store` has an attribute a noun, each with
   `postgresql` are the two there are;
 - `moves` has the compare-and-sets by which anything changes state, `endings` what the end of an attempt
   brings about, `batch` what reports of jobs and of scripts have in common;
+- `retention` is what deletes records, in small pieces;
 - `changes` is what a transaction tells its caller to act on, `rows` how records become rows.
 
 The schema, readable, is in `schema.sql` and `schema.postgresql.sql`.
@@ -29,6 +30,7 @@ from .meta import Meta
 from .metrics import Metrics
 from .projects import Projects
 from .reports import Reports
+from .retention import Retention
 from .runs import Runs
 from .schedules import Schedules
 from .secrets import Secrets
@@ -64,6 +66,7 @@ class Store:
         self.secrets = Secrets(database)
         self.variables = Variables(database)
         self.journals = Journals(database)
+        self.retention = Retention(database)
 
     @classmethod
     async def open(cls, path: Path, on_death: OnDeath | None = None, url: str = "") -> Store:

@@ -142,6 +142,7 @@ def _open(connection: Connection, run_id: str, script: Any, now: float) -> None:
         origin="script",
         started_at=script.at,
         attempt=1,
+        host=script.host,
     )
     connection.execute(RUNS.insert, RUNS.dump(run))
     connection.execute("INSERT INTO journals (run, seq) VALUES (?, 0)", (run_id,))

@@ -190,7 +190,7 @@ def _on_started(batch: _Reported, event: Started) -> None:
         message = f"running on {job.worker}"
         move_run(
             batch.connection, batch.effects, run, "running", "started", message, batch.now,
-            started_at=started_at,
+            started_at=started_at, host=event.host,
         )  # fmt: skip
 
 

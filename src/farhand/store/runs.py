@@ -13,6 +13,7 @@ from .database import Database
 from .endings import cancel_run
 from .guard import Connection
 from .moves import note_run
+from .retention import NOT_DELETED
 from .rows import ATTEMPTS, JOBS, RUNS
 from .seeds import Seed, sow
 
@@ -33,6 +34,7 @@ class Wanted:
     sweep: str | None = None
     since_id: str | None = None
     text: str | None = None
+    host: str | None = None
 
 
 ANY = Wanted()
@@ -58,14 +60,15 @@ class Runs:
         """The run, or None."""
 
         def read(connection: Connection) -> Run | None:
-            row = connection.execute(f"SELECT {RUNS.columns} FROM runs WHERE id = ?", (run_id,)).fetchone()
+            sql = f"SELECT {RUNS.columns} FROM runs WHERE id = ? AND {NOT_DELETED}"
+            row = connection.execute(sql, (run_id,)).fetchone()
             return None if row is None else RUNS.load(row)
 
         return await self._database.read(read)
 
     async def find(self, prefix: str) -> list[str]:
         """Ids that begin with ``prefix``: none, the one, or two when it is ambiguous."""
-        sql = "SELECT id FROM runs WHERE id >= ? AND id < ? ORDER BY id LIMIT 2"
+        sql = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {NOT_DELETED} ORDER BY id LIMIT 2"
         return await self._database.read(
             lambda connection: [row[0] for row in connection.execute(sql, (prefix, prefix + _BEYOND))]
         )
@@ -107,12 +110,13 @@ def _page(connection: Connection, limit: int, cursor: str | None, wanted: Wanted
         "flow = ?": wanted.flow,
         "state = ?": wanted.state,
         "sweep = ?": wanted.sweep,
+        "host <> '' AND host = ?": wanted.host,
         "id >= ?": wanted.since_id,
         "id < ?": cursor,
     }
     terms = {term: value for term, value in asked.items() if value is not None}
-    where = f" WHERE {' AND '.join(terms)}" if terms else ""
-    newest = f"SELECT {RUNS.columns} FROM runs{where} ORDER BY id DESC LIMIT ?"
+    conditions = " AND ".join([*terms, NOT_DELETED])
+    newest = f"SELECT {RUNS.columns} FROM runs WHERE {conditions} ORDER BY id DESC LIMIT ?"
     if wanted.text is not None:
         return _search(connection, limit, newest, list(terms.values()), wanted.text)
     rows: list[Any] = connection.execute(newest, (*terms.values(), limit + 1)).fetchall()

@@ -48,7 +48,8 @@ CREATE TABLE runs (
     schedule TEXT,
     scheduled_for DOUBLE PRECISION,
     retry_of TEXT,
-    sweep TEXT
+    sweep TEXT,
+    host TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX runs_of_flow ON runs (flow, id);
 CREATE INDEX runs_in_state ON runs (state, id);
@@ -57,6 +58,8 @@ CREATE INDEX runs_of_scripts ON runs (id) WHERE origin = 'script' AND ended_at I
 CREATE UNIQUE INDEX runs_once ON runs (flow, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX runs_retried ON runs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX runs_of_sweep ON runs (sweep, id) WHERE sweep IS NOT NULL;
+CREATE INDEX runs_on_host ON runs (host, id) WHERE host <> '';
+CREATE INDEX runs_ended ON runs (ended_at, id) WHERE ended_at IS NOT NULL;
 
 -- The one queue. `lease` and `worker` are set while the job is leased or running, and only then.
 CREATE TABLE jobs (
@@ -191,6 +194,7 @@ CREATE TABLE events (
     details TEXT NOT NULL
 );
 CREATE INDEX events_of_run ON events (run, id) WHERE run IS NOT NULL;
+CREATE INDEX events_of_no_run ON events (at) WHERE run IS NULL;
 
 CREATE TABLE workers (
     name TEXT COLLATE "C" PRIMARY KEY,
@@ -261,22 +265,6 @@ CREATE TABLE journals (
     seq BIGINT NOT NULL
 );
 
--- One row: the server that owns the database. `epoch` rises with every new owner and is looked at by every
--- transaction that writes.
-CREATE TABLE owner (
-    id BIGINT PRIMARY KEY CHECK (id = 1),
-    epoch BIGINT NOT NULL,
-    host TEXT NOT NULL,
-    pid BIGINT NOT NULL,
-    since DOUBLE PRECISION NOT NULL
-);
-
--- Which migrations have run.
-CREATE TABLE schema_migrations (
-    number BIGINT PRIMARY KEY,
-    name TEXT NOT NULL
-);
-
 -- What the last inspection of each project found; `errors` and `left_out` are JSON.
 CREATE TABLE projects (
     name TEXT COLLATE "C" PRIMARY KEY,
@@ -316,4 +304,27 @@ CREATE TABLE fires (
     late BIGINT NOT NULL,
     missed BIGINT NOT NULL,
     PRIMARY KEY (schedule, at)
+);
+
+-- Flows that were deleted while their runs, up to `last_run`, are still being removed; those are not shown.
+CREATE TABLE deletions (
+    flow TEXT PRIMARY KEY,
+    last_run TEXT COLLATE "C" NOT NULL,
+    asked_at DOUBLE PRECISION NOT NULL
+);
+
+-- One row: the server that owns the database. `epoch` rises with every new owner and is looked at by every
+-- transaction that writes.
+CREATE TABLE owner (
+    id BIGINT PRIMARY KEY CHECK (id = 1),
+    epoch BIGINT NOT NULL,
+    host TEXT NOT NULL,
+    pid BIGINT NOT NULL,
+    since DOUBLE PRECISION NOT NULL
+);
+
+-- Which migrations have run.
+CREATE TABLE schema_migrations (
+    number BIGINT PRIMARY KEY,
+    name TEXT NOT NULL
 );

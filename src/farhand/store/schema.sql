@@ -47,7 +47,8 @@ CREATE TABLE runs (
     schedule TEXT,
     scheduled_for REAL,
     retry_of TEXT,
-    sweep TEXT
+    sweep TEXT,
+    host TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX runs_of_flow ON runs (flow, id);
 CREATE INDEX runs_in_state ON runs (state, id);
@@ -56,6 +57,8 @@ CREATE INDEX runs_of_scripts ON runs (id) WHERE origin = 'script' AND ended_at I
 CREATE UNIQUE INDEX runs_once ON runs (flow, idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX runs_retried ON runs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX runs_of_sweep ON runs (sweep, id) WHERE sweep IS NOT NULL;
+CREATE INDEX runs_on_host ON runs (host, id) WHERE host <> '';
+CREATE INDEX runs_ended ON runs (ended_at, id) WHERE ended_at IS NOT NULL;
 
 -- The one queue. `lease` and `worker` are set while the job is leased or running, and only then.
 CREATE TABLE jobs (
@@ -190,6 +193,7 @@ CREATE TABLE events (
     details TEXT NOT NULL
 );
 CREATE INDEX events_of_run ON events (run, id) WHERE run IS NOT NULL;
+CREATE INDEX events_of_no_run ON events (at) WHERE run IS NULL;
 
 CREATE TABLE workers (
     name TEXT PRIMARY KEY,
@@ -299,4 +303,11 @@ CREATE TABLE fires (
     late INTEGER NOT NULL,
     missed INTEGER NOT NULL,
     PRIMARY KEY (schedule, at)
+);
+
+-- Flows that were deleted while their runs, up to `last_run`, are still being removed; those are not shown.
+CREATE TABLE deletions (
+    flow TEXT PRIMARY KEY,
+    last_run TEXT NOT NULL,
+    asked_at REAL NOT NULL
 );

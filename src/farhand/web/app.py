@@ -12,6 +12,7 @@ from ..engine.services import Services
 from . import (
     artifacts,
     audit,
+    deleting,
     doctor,
     flows,
     health,
@@ -37,6 +38,7 @@ API = "/api/v1"
 # `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
 _GROUPS = (
     flows,
+    deleting,
     projects,
     schedules,
     runs,

@@ -33,6 +33,9 @@ async def list_runs(
     since: Annotated[
         float | None, Query(ge=0, le=1e11, description="Created then or later; seconds since the epoch.")
     ] = None,
+    host: Annotated[
+        str | None, Query(description="Only runs that are on this machine, or were last.")
+    ] = None,
     text: Annotated[
         str | None,
         Query(min_length=1, max_length=200, description="Found in the id, flow, message or parameters."),
@@ -41,7 +44,9 @@ async def list_runs(
     """A page of runs, newest first. A page of a search for text may be short and still have a next one."""
     if state is not None and state not in RUN:
         raise HTTPException(422, f"state: must be one of {', '.join(RUN)}")
-    page = await services.runs.page(limit, cursor, flow, state, sweep=sweep, since=since, text=text)
+    page = await services.runs.page(
+        limit, cursor, flow, state, sweep=sweep, since=since, text=text, host=host
+    )
     return JsonResponse(page_view(page, [run_view(run) for run in page.items]))
 
 

@@ -60,6 +60,7 @@ class RunView:
     started_at: float | None
     ended_at: float | None
     worker: str | None
+    host: str
     attempt: int
     project: str
     origin: str

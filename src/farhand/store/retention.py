@@ -1,0 +1,216 @@
+"""Retention: what is deleted, and in pieces so small that nobody who writes has to wait.
+
+A run is deleted from its outermost rows inwards and its own row goes last, so a deletion that is interrupted
+anywhere is gone on with by asking again. Only what is over is deleted: a run that has ended and has no open
+job. A slice is one transaction that deletes a limited number of rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import Conflict, NotFound
+from .database import Database
+from .guard import Connection
+
+NOT_DELETED = (
+    "NOT EXISTS (SELECT 1 FROM deletions WHERE deletions.flow = runs.flow AND runs.id <= deletions.last_run)"
+)
+"""A condition on runs: those of a deleted flow are gone for everybody but the pruner."""
+
+ENDED = (
+    "runs.ended_at IS NOT NULL"
+    " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.run = runs.id AND jobs.state <> 'ended')"
+)
+"""A condition on runs: nobody will report about them any more."""
+
+OF_RUN = {
+    "logs": "last_number",
+    "metrics": "last_number",
+    "task_runs": "number",
+    "artifacts": "id",
+    "events": "id",
+}
+"""Tables with rows of a run, and the column that tells those of one run apart."""
+
+OF_JOB = {"recorded": "source", "attempts": "lease"}
+"""Tables with rows of a job, and a column of their key."""
+
+_BLOB_BEARERS = (
+    ("artifacts", ("id",), "digest"),
+    ("flows", ("name",), "bundle"),
+    ("projects", ("name",), "bundle"),
+    ("runs", ("id",), "bundle, params, result, error"),
+    ("jobs", ("id",), "bundle, args"),
+    ("task_runs", ("run", "key"), "value, error"),
+)
+"""Where digests of blobs may stand: table, key, columns."""
+
+MARK = "sha256:"
+
+
+@dataclass(slots=True)
+class Slice:
+    """What one transaction deleted, how long it took, and which runs it refused because they are not over."""
+
+    rows: int = 0
+    deleted: list[str] = field(default_factory=list[str])
+    refused: list[str] = field(default_factory=list[str])
+    took_s: float = 0.0
+
+
+class Retention:
+    """Finds what is old and deletes it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def expired(self, before: float, limit: int) -> list[str]:
+        """Runs that ended before a moment, those that ended first at the beginning."""
+        sql = f"SELECT id FROM runs WHERE ended_at < ? AND {ENDED} ORDER BY ended_at, id LIMIT ?"
+        return await self._database.read(lambda connection: _column(connection, sql, (before, limit)))
+
+    async def delete(self, run_ids: Sequence[str], rows_max: int) -> Slice:
+        """Delete up to ``rows_max`` rows of these runs, in their order, and the runs that have no more."""
+        return await self._database.write(lambda connection: _delete(connection, run_ids, rows_max))
+
+    async def delete_events(self, before: float, rows_max: int) -> Slice:
+        """Delete up to ``rows_max`` events of no run that are older than a moment."""
+
+        def write(connection: Connection) -> Slice:
+            began = time.perf_counter()
+            gone = connection.execute(
+                "DELETE FROM events WHERE id IN"
+                " (SELECT id FROM events WHERE run IS NULL AND at < ? ORDER BY at LIMIT ?)",
+                (before, rows_max),
+            )
+            return Slice(gone.rowcount, took_s=time.perf_counter() - began)
+
+        return await self._database.write(write)
+
+    async def delete_flow(self, flow: str, now: float) -> int:
+        """Hide a flow and all its runs at once; `doomed` lists them for whoever deletes them.
+
+        Returns how many there are. Raises `NotFound`, or `Conflict` while its project has it or a run of
+        it is under way.
+        """
+        return await self._database.write(lambda connection: _delete_flow(connection, flow, now))
+
+    async def doomed(self, limit: int) -> list[str]:
+        """Runs of deleted flows. A flow that has no more is forgotten."""
+        return await self._database.write(lambda connection: _doomed(connection, limit))
+
+    async def digests(self, limit: int = 500) -> set[str]:
+        """The digest of every blob that any record names, read page by page."""
+        found: set[str] = set()
+        for table, key, columns in _BLOB_BEARERS:
+            after: tuple[Any, ...] | None = None
+            while True:
+                sql, values = _page_of(table, key, columns, after)
+                rows = await self._database.read(
+                    lambda connection, sql=sql, values=values: connection.execute(
+                        sql, (*values, limit)
+                    ).fetchall()
+                )
+                found.update(_marks(rows, len(key)))
+                if len(rows) < limit:
+                    break
+                after = tuple(rows[-1][: len(key)])
+        return found
+
+
+def _column(connection: Connection, sql: str, values: Sequence[Any]) -> list[Any]:
+    return [row[0] for row in connection.execute(sql, values).fetchall()]
+
+
+def _delete(connection: Connection, run_ids: Sequence[str], rows_max: int) -> Slice:
+    began, piece = time.perf_counter(), Slice()
+    for run_id in run_ids:
+        over = connection.execute(f"SELECT 1 FROM runs WHERE id = ? AND {ENDED}", (run_id,)).fetchone()
+        if over is None:
+            known = connection.execute("SELECT 1 FROM runs WHERE id = ?", (run_id,)).fetchone()
+            (piece.deleted if known is None else piece.refused).append(run_id)
+            continue
+        piece.rows += _empty(connection, run_id, rows_max - piece.rows)
+        if piece.rows >= rows_max:
+            break
+        piece.rows += connection.execute("DELETE FROM runs WHERE id = ?", (run_id,)).rowcount
+        piece.deleted.append(run_id)
+    piece.took_s = time.perf_counter() - began
+    return piece
+
+
+def _empty(connection: Connection, run_id: str, rows_max: int) -> int:
+    """Delete what hangs on a run, until ``rows_max`` rows are gone; returns how many were."""
+    rows = 0
+    for table, number in OF_RUN.items():
+        rows += connection.execute(
+            f"DELETE FROM {table} WHERE run = ? AND {number} IN"
+            f" (SELECT {number} FROM {table} WHERE run = ? ORDER BY {number} LIMIT ?)",
+            (run_id, run_id, rows_max - rows),
+        ).rowcount
+        if rows >= rows_max:
+            return rows
+    jobs = _column(connection, "SELECT id FROM jobs WHERE run = ? LIMIT ?", (run_id, rows_max - rows))
+    for job in jobs:
+        for table in OF_JOB:  # as many rows as the job had attempts
+            rows += connection.execute(f"DELETE FROM {table} WHERE job = ?", (job,)).rowcount
+        rows += connection.execute("DELETE FROM jobs WHERE id = ?", (job,)).rowcount
+        if rows >= rows_max:
+            return rows
+    return rows + connection.execute("DELETE FROM journals WHERE run = ?", (run_id,)).rowcount
+
+
+def _delete_flow(connection: Connection, flow: str, now: float) -> int:
+    row = connection.execute("SELECT present, project FROM flows WHERE name = ?", (flow,)).fetchone()
+    if row is not None and row[0]:
+        raise Conflict(f"flow {flow!r} is part of project {row[1]!r}; take it out there first")
+    runs, ended, last = connection.execute(
+        f"SELECT count(*), count(ended_at), max(id) FROM runs WHERE flow = ? AND {NOT_DELETED}", (flow,)
+    ).fetchone()
+    if row is None and not runs:
+        raise NotFound(f"there is no flow {flow!r}, and no run of one")
+    if ended < runs:
+        raise Conflict(f"{runs - ended} runs of flow {flow!r} have not ended; cancel them first")
+    connection.execute("DELETE FROM flows WHERE name = ?", (flow,))
+    if runs:
+        connection.execute(
+            "INSERT INTO deletions (flow, last_run, asked_at) VALUES (?, ?, ?)"
+            " ON CONFLICT (flow) DO UPDATE SET last_run = excluded.last_run",
+            (flow, last, now),
+        )
+    return int(runs)
+
+
+def _doomed(connection: Connection, limit: int) -> list[str]:
+    for flow, last in connection.execute("SELECT flow, last_run FROM deletions ORDER BY flow").fetchall():
+        runs = _column(
+            connection,
+            f"SELECT id FROM runs WHERE flow = ? AND id <= ? AND {ENDED} ORDER BY id LIMIT ?",
+            (flow, last, limit),
+        )
+        if runs:
+            return runs
+        connection.execute("DELETE FROM deletions WHERE flow = ?", (flow,))
+    return []
+
+
+def _page_of(
+    table: str, key: tuple[str, ...], columns: str, after: tuple[Any, ...] | None
+) -> tuple[str, tuple[Any, ...]]:
+    """Rows of a table after a key. Text without a digest in it is left where it is."""
+    marked = ", ".join(f"CASE WHEN {name} LIKE '%{MARK}%' THEN {name} END" for name in columns.split(", "))
+    names = ", ".join(key)
+    where = "" if after is None else f" WHERE ({names}) > ({', '.join('?' * len(key))})"
+    return f"SELECT {names}, {marked} FROM {table}{where} ORDER BY {names} LIMIT ?", after or ()
+
+
+def _marks(rows: Iterable[Sequence[Any]], start: int) -> Iterator[str]:
+    for row in rows:
+        for text in row[start:]:
+            if text is not None:
+                for piece in text.split(MARK)[1:]:
+                    yield MARK + piece[:64]
