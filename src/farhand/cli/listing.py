@@ -30,6 +30,7 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
         metavar="WHEN",
         help="Only runs created since then: a length of time like 2h, or a date like 2026-01-31.",
     )
+    @click.option("--host", metavar="HOST", help="Only runs that are, or were last, on this machine.")
     @click.option("--text", metavar="TEXT", help="Only runs with this in id, flow, message or parameters.")
     @functools.wraps(command)
     def filtering(
@@ -38,11 +39,12 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
         state: str | None,
         sweep: str | None,
         since: str | None,
+        host: str | None,
         text: str | None,
         **options: Any,
     ) -> Any:
         at = None if since is None else _moment_of(since)
-        wanted = {"flow": flow, "state": state, "sweep": sweep, "since": at, "text": text}
+        wanted = {"flow": flow, "state": state, "sweep": sweep, "since": at, "host": host, "text": text}
         return command(*args, wanted=wanted, **options)
 
     return filtering

@@ -27,7 +27,7 @@ def runs() -> None:
     """Start runs on the server, look at them, cancel and retry them."""
 
 
-for _command in (retry, why, compare, export):
+for _command in (retry, why, compare, export, delete_runs):
     runs.add_command(_command)
 
 
@@ -198,6 +198,3 @@ def cancel(client: Client, run: str, wait: bool, as_json: bool) -> None:
         print_json(found)
     else:
         click.echo(f"{found['id']} is {found['state']}")
-
-
-runs.add_command(delete_runs)

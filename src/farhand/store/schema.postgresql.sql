@@ -242,7 +242,7 @@ CREATE INDEX audit_of_action ON audit (action, id);
 
 -- `sealed` is base64 of nonce and AES-256-GCM ciphertext; `sealed_with` names the key.
 CREATE TABLE secrets (
-    name TEXT PRIMARY KEY,
+    name TEXT COLLATE "C" PRIMARY KEY,
     sealed TEXT NOT NULL,
     sealed_with TEXT NOT NULL,
     created_at DOUBLE PRECISION NOT NULL,
@@ -253,7 +253,7 @@ CREATE TABLE secrets (
 
 -- `value` is JSON text.
 CREATE TABLE variables (
-    name TEXT PRIMARY KEY,
+    name TEXT COLLATE "C" PRIMARY KEY,
     value TEXT NOT NULL,
     updated_at DOUBLE PRECISION NOT NULL,
     updated_by TEXT NOT NULL
