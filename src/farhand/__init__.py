@@ -16,10 +16,13 @@ if TYPE_CHECKING:
         flow,
         get_logger,
         load_artifact,
+        notify,
         progress,
         save_artifact,
+        secret,
         task,
         unmapped,
+        variable,
     )
 
 __all__ = [
@@ -31,10 +34,13 @@ __all__ = [
     "flow",
     "get_logger",
     "load_artifact",
+    "notify",
     "progress",
     "save_artifact",
+    "secret",
     "task",
     "unmapped",
+    "variable",
 ]
 
 

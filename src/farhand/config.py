@@ -15,6 +15,7 @@ from farhand_worker.protocol import Times
 
 from .errors import Usage
 from .sdk.durations import seconds
+from .sdk.sizes import size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,13 @@ def _some_seconds(value: Any) -> float:
     return duration_s
 
 
+def _size(value: Any) -> int:
+    size = size_bytes(value)
+    if size < _SIZE_MIN:
+        raise ValueError("is less than 1 MB")
+    return size
+
+
 def _base_path(value: Any) -> str:
     path = str(value).strip("/")
     return f"/{path}" if path else ""
@@ -91,6 +99,7 @@ def _database(value: Any) -> str:
 
 
 _TIMES = Times()
+_SIZE_MIN = 1024 * 1024
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("home", "~/.farhand", _home, "Where the store, blobs, keys and journals lie."),
@@ -116,6 +125,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("grace_s", _TIMES.grace_s, seconds, "How long cancelled work has before it is killed."),
     Setting("inspect_s", 60.0, _some_seconds, "How long a module of a project may take to import."),
     Setting("lost_s", _TIMES.lost_s, seconds, "How long a closed socket is taken for a blip."),
+    Setting("engine_memory", "2G", _size, "An engine that is larger than this after a job is not kept."),
+    Setting("spool_limit", "256M", _size, "How much of a job's output may wait to be recorded."),
 )
 _CLOCKWORK = tuple(field.name for field in fields(Times) if field.name in {s.name for s in SETTINGS})
 _BY_NAME: Mapping[str, Setting] = {setting.name: setting for setting in SETTINGS}
@@ -135,6 +146,8 @@ class Config:
     public_host: str
     trusted_proxy: tuple[str, ...]
     inspect_s: float
+    engine_memory: int
+    spool_limit: int
     times: Times
     root: Path | None
     sources: Mapping[str, str]

@@ -36,6 +36,12 @@ class TimedOut(FarhandError):
     code = "timeout"
 
 
+class SilentTooLong(TimedOut):
+    """The call said nothing for longer than its silence_timeout; raise it, or log something meanwhile."""
+
+    code = "silence"
+
+
 class WorkerLost(FarhandError):
     """worker went away mid-call"""
 

@@ -93,6 +93,10 @@ class Server:
         services = Services(store, config.home, config.times, keep_s=config.keep)
         services.doctor.settings = [SettingShown(*row) for row in shown(config)]
         mask_logs(services.masker)
+        services.limits = {
+            "engine_memory_bytes": config.engine_memory,
+            "spool_bytes": config.spool_limit,
+        }
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
         settings = self._web_settings(port)

@@ -279,6 +279,10 @@ class Deployment:
         """POST, decoded; tried again while the server is away."""
         return self._ask("POST", path, json=body if body is not None else {})
 
+    def put(self, path: str, body: Any) -> Any:
+        """PUT, decoded; tried again while the server is away."""
+        return self._ask("PUT", path, json=body)
+
     def _ask(self, method: str, path: str, **more: Any) -> Any:
         deadline = time.monotonic() + 20
         while True:

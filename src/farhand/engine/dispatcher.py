@@ -10,19 +10,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
+from typing import Any
 
 from farhand_worker import protocol
 
 from ..errors import FarhandError
 from ..lifecycle import Ending
-from ..model import Job
+from ..model import Job, JobSettings
 from ..placement import place
 from ..store import Store
 from ..store.jobs import Leased
 from .bus import Bus, Notice
 from .consequences import Consequences
 from .fleet import Fleet, Member
-from .queue import Queue
+from .queue import Queue, lane_of, limit_of
 from .service import Service, Wakeup, delay_until
 
 log = logging.getLogger("farhand")
@@ -51,6 +53,7 @@ class Dispatcher(Service):
         self._consequences = consequences
         self._bus = bus
         self._wakeup = wakeup
+        self._promised: Counter[str] = Counter()
         self._handing: set[asyncio.Task[None]] = set()
         self.holding_back = True
         """True until the server has heard who holds what, and again when it stops."""
@@ -75,21 +78,33 @@ class Dispatcher(Service):
         """Promise slots until nothing more can be placed."""
         blocked: set[object] = set()
         while True:
-            heads = [job for job in self._queue.heads() if job.ask not in blocked]
+            heads = [job for job in self._queue.heads() if lane_of(job) not in blocked]
             if not heads:
                 return
             for job in heads:
-                placement = place(job.ask, self._fleet.candidates())
-                if placement.worker is None:
-                    blocked.add(job.ask)
-                    self._queue.explain(job.ask, placement)
+                full = self._limit_reached(job)
+                placement = place(job.ask, self._fleet.candidates()) if not full else None
+                if placement is None or placement.worker is None:
+                    blocked.add(lane_of(job))
+                    self._queue.explain(lane_of(job), placement or full)
                     continue
                 self._promise(job, self._fleet.member(placement.worker))
                 break
 
+    def _limit_reached(self, job: Job) -> str:
+        """In words, when as many runs of the job's flow are under way as it allows; empty otherwise."""
+        limit = limit_of(job)
+        if limit is None:
+            return ""
+        under_way = self._fleet.running_of(job.flow) + self._promised[job.flow]
+        if under_way < limit:
+            return ""
+        return f"waits for another run of {job.flow} to end; {under_way} of at most {limit} are under way"
+
     def _promise(self, job: Job, member: Member) -> None:
         self._queue.take(job)
         member.promised += 1
+        self._promised[job.flow] += job.kind == "run"
         task = asyncio.create_task(self._hand_over(job, member))
         self._handing.add(task)
         task.add_done_callback(self._handing.discard)
@@ -107,6 +122,7 @@ class Dispatcher(Service):
             return
         finally:
             member.promised -= 1
+            self._promised[job.flow] -= job.kind == "run"
         if leased is None:
             await self._reconsider(job)
         elif link is None or link is not member.link:
@@ -168,4 +184,15 @@ def _assign(leased: Leased) -> protocol.Assign:
         timeout_s=job.settings.timeout_s,
         strict=job.settings.strict_lease,
         kept=leased.kept,
+        settings=_for_the_worker(job.settings),
     )
+
+
+def _for_the_worker(settings: JobSettings) -> dict[str, Any]:
+    """What the agent has to know of a job's settings, beyond what `Assign` has fields for."""
+    known = {
+        "silence_timeout_s": settings.silence_timeout_s,
+        "isolated": settings.isolated,
+        "secrets": settings.secrets,
+    }
+    return {name: value for name, value in known.items() if value}

@@ -7,8 +7,9 @@ member has no link. Renewals are dated by this process's monotonic clock and nev
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from farhand_worker import protocol
@@ -40,10 +41,12 @@ class Link(Protocol):
 
 @dataclass(slots=True)
 class Holding:
-    """A lease a worker holds."""
+    """A lease a worker holds. ``started_at``, ``reported_at``: monotonic, by when it was recorded here."""
 
     job: Job
     lease: int
+    started_at: float | None = None
+    reported_at: float | None = None
 
     @property
     def strict(self) -> bool:
@@ -54,7 +57,9 @@ class Holding:
 @dataclass(slots=True)
 class Member:
     """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promised``: leases being made;
-    ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a message."""
+    ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a message; ``behind``: the
+    jobs of which it has not told everything yet, as its last heartbeat said.
+    """
 
     name: str
     labels: frozenset[str] = frozenset()
@@ -68,6 +73,7 @@ class Member:
     link: Link | None = None
     heard_at: float | None = None
     closed_at: float | None = None
+    behind: frozenset[str] = frozenset()
     promised: int = 0
     skew_s: float | None = None
     holdings: dict[int, Holding] = field(default_factory=dict)
@@ -113,7 +119,11 @@ class Fleet:
         earlier = self._holders.get(job.id)
         if earlier is not None:
             earlier[0].holdings.pop(earlier[1].lease, None)
-        holding = Holding(job, lease)
+        if earlier is not None and earlier[1].lease == lease:
+            holding = replace(earlier[1], job=job)
+        else:
+            since = None if job.started_at is None else time.monotonic()
+            holding = Holding(job, lease, since, since)
         member.holdings[lease] = holding
         self._holders[job.id] = (member, holding)
 
@@ -125,6 +135,27 @@ class Fleet:
         del self._holders[job_id]
         held[0].holdings.pop(lease, None)
         return held[0]
+
+    def reported(self, job_id: str, lease: int, now: float, started: bool) -> bool:
+        """A report was recorded at ``now`` (monotonic); whether anything waits for this job's reports."""
+        held = self._holders.get(job_id)
+        if held is None or held[1].lease != lease:
+            return False
+        holding = held[1]
+        if holding.job.settings.timeout_s is None and holding.job.settings.silence_timeout_s is None:
+            return False
+        holding.reported_at = now
+        if started:
+            holding.started_at = now
+        return started
+
+    def running_of(self, flow: str) -> int:
+        """How many runs of a flow are handed over."""
+        return sum(
+            1
+            for _, holding in self._holders.values()
+            if (holding.job.flow, holding.job.kind) == (flow, "run")
+        )
 
     def holder(self, job_id: str) -> tuple[Member, Holding] | None:
         """Who holds ``job_id`` now."""

@@ -1,8 +1,9 @@
 """The queued jobs in memory, in the order they are due: priority, then age.
 
 The store is the truth and every claim is decided there; this is an index of it. Jobs that ask for the
-same thing wait in one lane, and only the head of a lane is ever placed: the cost of a dispatch grows with
-the number of different asks, not with the number of jobs that wait.
+same thing wait in one lane (runs of a flow with a limit of its own in one of theirs), and only the head of
+a lane is ever placed: the cost of a dispatch grows with the number of different asks, not with the number
+of jobs that wait.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Entry = tuple[int, float, str, int, Job]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why a job waits. ``code``: delayed (``until`` says how long), busy, no_worker, or in_line.
+    """Why a job waits. ``code``: delayed (``until`` says how long), busy, no_worker, limit, or in_line.
 
     ``refusals`` are the workers that were considered, each with the reason against it.
     """
@@ -32,6 +33,20 @@ class Waiting:
     until: float | None = None
 
 
+Lane = Ask | tuple[Ask, str]
+"""What the jobs of a lane ask for, and whose limit they share."""
+
+
+def lane_of(job: Job) -> Lane:
+    """The lane in which a job waits."""
+    return job.ask if limit_of(job) is None else (job.ask, job.flow)
+
+
+def limit_of(job: Job) -> int | None:
+    """How many runs of the job's flow may be under way at once; a call or a hook is no run."""
+    return job.settings.max_concurrent if job.kind == "run" else None
+
+
 def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
@@ -40,12 +55,12 @@ class Queue:
     """Queued jobs by ask. A job is in it at most once; adding it again replaces it."""
 
     def __init__(self) -> None:
-        self._lanes: dict[Ask, list[_Entry]] = {}
+        self._lanes: dict[Lane, list[_Entry]] = {}
         self._delayed: list[tuple[float, str]] = []
         self._jobs: dict[str, Job] = {}
         self._of_run: dict[str, str] = {}
         self._calls: dict[str, dict[str, None]] = {}
-        self._reasons: dict[Ask, Placement] = {}
+        self._reasons: dict[Lane, Placement | str] = {}
         self._entries = itertools.count()
         self._ripe_at = 0.0
 
@@ -88,14 +103,14 @@ class Queue:
 
     def take(self, job: Job) -> None:
         """Remove the head of a lane, to hand it over."""
-        lane = self._settled(job.ask)
+        lane = self._settled(lane_of(job))
         if lane and lane[0][-1] is job:
             heapq.heappop(lane)
         self._forget(job.id)
 
-    def explain(self, ask: Ask, placement: Placement) -> None:
-        """Remember why the head of a lane waits: the workers that were considered, and the sentence."""
-        self._reasons[ask] = placement
+    def explain(self, lane: Lane, reason: Placement | str) -> None:
+        """Remember why the head of a lane waits: the workers that were considered, or a limit in words."""
+        self._reasons[lane] = reason
 
     def reason_of_run(self, run_id: str) -> str:
         """Why a run's own job waits, in one sentence; empty when it is not queued or was not looked at."""
@@ -113,9 +128,11 @@ class Queue:
             return None
         if job.not_before > self._ripe_at:
             return Waiting("delayed", f"waits until {_moment(job.not_before)}", until=job.not_before)
-        placement = self._reasons.get(job.ask)
+        placement = self._reasons.get(lane_of(job))
         if placement is None:
             return Waiting("in_line", "")
+        if isinstance(placement, str):
+            return Waiting("limit", placement)
         code = "no_worker" if all(refusal.for_good for refusal in placement.refusals) else "busy"
         return Waiting(code, placement.message, placement.refusals)
 
@@ -142,16 +159,16 @@ class Queue:
                 del self._calls[job.run]
 
     def _enter(self, job: Job) -> None:
-        lane = self._lanes.setdefault(job.ask, [])
+        lane = self._lanes.setdefault(lane_of(job), [])
         # The count keeps two records of one job from being compared: what was replaced stays for a while.
         heapq.heappush(lane, (-job.priority, job.age_at, job.id, next(self._entries), job))
 
-    def _settled(self, ask: Ask) -> list[_Entry]:
+    def _settled(self, lane_key: Lane) -> list[_Entry]:
         """The lane, with a live head: entries of jobs that left or were replaced are dropped."""
-        lane = self._lanes[ask]
+        lane = self._lanes[lane_key]
         while lane and self._jobs.get(lane[0][-1].id) is not lane[0][-1]:
             heapq.heappop(lane)
         if not lane:
-            del self._lanes[ask]
-            self._reasons.pop(ask, None)
+            del self._lanes[lane_key]
+            self._reasons.pop(lane_key, None)
         return lane

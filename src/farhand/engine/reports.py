@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from farhand_worker import protocol
 
 from ..store import Store
 from .consequences import Consequences
+from .fleet import Fleet
 
 _PAGE_BYTES = protocol.FRAME_BYTES_MAX // 2
 """A page of kept outcomes travels in one frame."""
@@ -19,9 +21,17 @@ _PAGE_BYTES = protocol.FRAME_BYTES_MAX // 2
 class Reports:
     """Records batches of events. Every write is checked against the job's current lease by the store."""
 
-    def __init__(self, store: Store, consequences: Consequences) -> None:
+    def __init__(
+        self,
+        store: Store,
+        consequences: Consequences,
+        fleet: Fleet,
+        limited: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store = store
         self._consequences = consequences
+        self._fleet = fleet
+        self._limited = limited
 
     async def record(self, event: protocol.Event) -> int:
         """Record a batch; returns the last number recorded.
@@ -33,6 +43,9 @@ class Reports:
         recorded = await self._store.reports.record(
             event.job, event.lease, event.source, event.first, events, time.time()
         )
+        started = any(type(each) is protocol.Started for each in events)
+        if self._fleet.reported(event.job, event.lease, time.monotonic(), started):
+            self._limited()
         self._consequences.follow(recorded.changes)
         return recorded.seq
 

@@ -295,5 +295,6 @@ def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: 
         age_at=now,
         created_at=now,
         name=flow.name,
+        priority=flow.settings.priority or 0,
     )
     return run, job

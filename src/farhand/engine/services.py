@@ -24,6 +24,7 @@ from .flows import Flows
 from .inbox import Inbox
 from .masking import Masker
 from .needs import Needs
+from .overdue import Overdue
 from .projects import Projects
 from .pruner import Pruner
 from .queue import Queue
@@ -65,7 +66,8 @@ class Services:
         self.dispatcher = Dispatcher(store, self.queue, self.fleet, consequences, self.bus, wakeup)
         self.rescuer = Rescuer(store, self.fleet, consequences, self.bus)
         self.attachments = Attachments(store, self.fleet, self.rescuer, consequences, self.bus, wakeup)
-        self.reports = Reports(store, consequences)
+        self.overdue = Overdue(store, self.fleet, consequences)
+        self.reports = Reports(store, consequences, self.fleet, self.overdue.look)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store)
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
@@ -81,6 +83,7 @@ class Services:
         self.needs = Needs(store, self.secrets, self.variables)
         self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False
+        self.limits: dict[str, int] = {}
         self.runtime = self.blobs.put_bytes(runtime.build())
         self.pruner = Pruner(store, self.blobs, keep_s, lambda: [self.runtime])
 
@@ -105,6 +108,7 @@ class Services:
         await self.inbox.reconcile()
         self.dispatcher.start()
         self.rescuer.begin()
+        self.overdue.start()
         self.inbox.start()
         self.pruner.start()
         self.dispatcher.release()
@@ -116,6 +120,7 @@ class Services:
         await self.dispatcher.stop()
         await self.dispatcher.settle()
         await self.rescuer.stop()
+        await self.overdue.stop()
         await self.inbox.stop()
         await self.pruner.stop()
         self.bus.close()

@@ -171,6 +171,7 @@ class Socket:
     async def _on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
         member = self._attached()
         self._attachments.heard(member)
+        member.behind = frozenset(heartbeat.behind)
         if heartbeat.at is not None:
             member.skew_s = heartbeat.at - time.time()
         if member.state == LOST:
@@ -238,7 +239,9 @@ class Socket:
         except StaleLease as stale:
             self.send(protocol.Fenced(request.job, request.lease, str(stale)))
         except FarhandError as error:
-            self.send(protocol.Reply(request.id, request.job, request.lease, error=str(error)))
+            self.send(
+                protocol.Reply(request.id, request.job, request.lease, error=str(error), code=error.code)
+            )
         else:
             self.send(protocol.Reply(request.id, request.job, request.lease, body=body))
 

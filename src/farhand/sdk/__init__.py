@@ -10,6 +10,7 @@ annotation (`annotations`) or from a JSON Schema.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .artifacts import load_artifact, save_artifact
@@ -24,6 +25,8 @@ from .tasks import Task, task
 
 if TYPE_CHECKING:
     from .loggers import get_logger
+    from .notifications import notify
+    from .secrets import secret, variable
 
 __all__ = [
     "ArtifactRef",
@@ -40,17 +43,21 @@ __all__ = [
     "flow",
     "get_logger",
     "load_artifact",
+    "notify",
     "progress",
     "save_artifact",
+    "secret",
     "task",
     "unmapped",
+    "variable",
 ]
+
+_ON_USE = {"get_logger": "loggers", "notify": "notifications", "secret": "secrets", "variable": "secrets"}
+"""What only some scripts use, and what it would load for the others."""
 
 
 def __getattr__(name: str) -> Any:
-    """Load the logging package only for scripts that use it."""
-    if name == "get_logger":
-        from .loggers import get_logger  # noqa: PLC0415
-
-        return get_logger
+    """Load what not every script uses."""
+    if name in _ON_USE:
+        return getattr(import_module(f"{__name__}.{_ON_USE[name]}"), name)
     raise AttributeError(f"module 'farhand.sdk' has no attribute {name!r}")

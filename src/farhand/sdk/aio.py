@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any, Callable, Coroutine, Dict, Optional, Tuple, TypeVar
 
-from farhand.errors import Cancelled, TimedOut
+from farhand.errors import Cancelled, SilentTooLong, TimedOut
 
 from . import calls
 from .attempts import performed
 from .calls import Call
 from .context import Run
+from .deadlines import Deadline, Hearing, Limits, Silence
 from .drive import Procedure
 from .futures import Future
 from .steps import Step
@@ -119,20 +121,38 @@ def _soon(loop: asyncio.AbstractEventLoop, function: Any) -> None:
         loop.call_soon_threadsafe(function)
 
 
-async def limited(coroutine: Coroutine[Any, Any, T], name: str, timeout_s: Optional[float], run: Run) -> T:
+async def limited(coroutine: Coroutine[Any, Any, T], limits: Limits) -> T:
     """The coroutine's value, or `TimedOut`. What ignores its cancellation for ``grace_s`` is left behind."""
-    if timeout_s is None:
+    if limits.none:
         return await coroutine
     task = asyncio.ensure_future(coroutine)
     try:
-        done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        with Hearing(limits.frame) as hearing:
+            passed = await _first_passed(task, limits, hearing)
     except asyncio.CancelledError:
-        await _cancel({task}, run)
+        await _cancel({task}, limits.frame.run)
         raise
-    if done:
+    if passed is None:
         return task.result()
-    await _cancel({task}, run)
-    raise TimedOut(f"{name} took longer than its timeout of {timeout_s:g} s")
+    await _cancel({task}, limits.frame.run)
+    raise passed
+
+
+async def _first_passed(task: asyncio.Task[Any], limits: Limits, hearing: Hearing) -> Optional[TimedOut]:
+    """Wait for the end of ``task``, or for the first of its limits: the exception of that one."""
+    name, timeout_s, silence_s = limits.frame.name, limits.timeout_s, limits.silence_limit_s
+    began = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if timeout_s is not None and now >= began + timeout_s:
+            return TimedOut(Deadline.words.format(name=name, limit_s=timeout_s))
+        if silence_s is not None and now >= hearing.heard_at + silence_s:
+            return SilentTooLong(Silence.words.format(name=name, limit_s=silence_s))
+        ends = [began + timeout_s] if timeout_s is not None else []
+        ends += [hearing.heard_at + silence_s] if silence_s is not None else []
+        done, _ = await asyncio.wait({task}, timeout=min(ends) - now)
+        if done:
+            return None
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]], run: Run) -> None:
@@ -151,15 +171,14 @@ async def _cancel(tasks: set[asyncio.Task[Any]], run: Run) -> None:
 # ---------------------------------------------------------------- bodies
 
 
-async def body(
-    run: Run, step: Step[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], timeout_s: Optional[float]
-) -> Any:
+async def body(step: Step[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], limits: Limits) -> Any:
     """The body of an ``async def`` flow or placed task, and then every call that it has submitted."""
+    run = limits.frame.run
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     run.cancels_on_loop = True
     run.on_cancel(lambda: _soon(loop, lambda: task.cancel() if task is not None else None))
     try:
-        value = await limited(step.body(*args, **kwargs), step.name, timeout_s, run)
+        value = await limited(step.body(*args, **kwargs), limits)
         await _until_idle(run)
     except BaseException as error:
         run.pool.drop_waiting(Cancelled("the flow has ended"))
@@ -171,12 +190,12 @@ async def body(
     return value
 
 
-def run_body(run: Run, step: Step[Any], timeout_s: Optional[float], *args: Any, **kwargs: Any) -> Any:
+def run_body(step: Step[Any], limits: Limits, *args: Any, **kwargs: Any) -> Any:
     """The same from plain code, on a loop of its own."""
     try:
-        return asyncio.run(body(run, step, args, kwargs, timeout_s))
+        return asyncio.run(body(step, args, kwargs, limits))
     finally:
-        run.cancels_on_loop = False
+        limits.frame.run.cancels_on_loop = False
 
 
 async def _until_idle(run: Run) -> None:

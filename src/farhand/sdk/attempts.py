@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from farhand.errors import NotSerializable, TimedOut
 
 from . import encoding, events
-from .context import Frame, enter, leave
-from .deadlines import Abandoned, Deadline, is_of_an_outer_call
+from .context import Frame, current, enter, leave
+from .deadlines import Abandoned, Limits, is_of_an_outer_call
 from .drive import Procedure
 from .futures import Future
 from .interrupts import is_interruption
@@ -31,10 +31,12 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
         run.recorder.write(
             events.task_began(made.key, step.name, began, made.scope, made.index, made.needs())
         )
-    token = enter(Frame(run, made.key, step.name))
+    frame = Frame(run, made.key, step.name, current())
+    frame.reported()
+    token = enter(frame)
     attempts = [0]
     try:
-        value = yield from _attempted(made, attempts, began, future)
+        value = yield from _attempted(made, frame, attempts, began, future)
     except Abandoned:
         raise
     except BaseException as error:
@@ -43,6 +45,7 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
         raise
     finally:
         leave(token)
+        frame.reported()
     flush_partial_line()
     _record_value(made, value, began, attempts[0])
     if step.options.durable:
@@ -62,13 +65,13 @@ def _settled(made: Call) -> Procedure[None]:
 
 
 def _attempted(
-    made: Call, attempts: List[int], began: float, future: Optional[Future[Any]]
+    made: Call, frame: Frame, attempts: List[int], began: float, future: Optional[Future[Any]]
 ) -> Procedure[Any]:
     options = made.step.options
     while True:
         attempts[0] += 1
         try:
-            return (yield _attempt(made, attempts, began, future))
+            return (yield _attempt(made, frame, attempts, began, future))
         except Exception as error:  # any exception of user code is a failed attempt
             if not _worth_another(made, error, attempts[0]):
                 raise
@@ -86,23 +89,24 @@ def _worth_another(made: Call, error: Exception, attempt: int) -> bool:
 
 
 def _attempt(
-    made: Call, attempts: List[int], began: float, future: Optional[Future[Any]]
+    made: Call, frame: Frame, attempts: List[int], began: float, future: Optional[Future[Any]]
 ) -> Callable[[], Any]:
     """What one attempt calls, or awaits."""
-    step, timeout_s = made.step, made.step.options.timeout_s
+    step = made.step
+    limits = Limits(frame, step.options.timeout_s, step.options.silence_timeout_s)
     work: Callable[[], Any] = lambda: step.invoke(*made.args, **made.kwargs)  # noqa: E731
     if step.options.process:
         from .processes import run_in_child  # noqa: PLC0415 - it is for those who use it
 
         work = lambda: run_in_child(made)  # noqa: E731
-    if timeout_s is None:
+    if limits.none:
         return work
     if step.is_async:
         from . import aio  # noqa: PLC0415 - asyncio is for those who use it
 
-        return lambda: aio.limited(work(), step.name, timeout_s, made.run)
+        return lambda: aio.limited(work(), limits)
     give_up = _giving_up(made, attempts, began, future)
-    return lambda: Deadline(step.name, timeout_s).run(work, made.run.grace_s, give_up)
+    return lambda: limits.run(work, give_up)
 
 
 def _announce_retry(made: Call, error: Exception, attempt: int, delay_s: float) -> None:
@@ -145,6 +149,11 @@ def _record_value(made: Call, value: Any, began: float, attempts: int) -> None:
             size = encoding.size_of(body)
         except NotSerializable as error:
             made.why_not_kept = str(error)
+        if run.masker is not None:
+            from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
+
+            if taken_back(run, body):
+                made.why_not_kept, body, digests = "it holds a secret", None, []
     run.ledger.remember(key, value)
     if not recorder.recording:
         return

@@ -16,7 +16,7 @@ import struct
 import threading
 from typing import Any, Callable, Dict, Optional
 
-from farhand.errors import FarhandError
+from farhand.errors import Conflict, FarhandError, Forbidden, NotFound
 
 from .forks import on_fork
 from .interrupts import uninterrupted
@@ -25,6 +25,7 @@ Header = Dict[str, Any]
 Handler = Callable[[Header], None]
 
 _LENGTH = struct.Struct(">I")
+_REFUSALS = {cls.code: cls for cls in (Conflict, Forbidden, NotFound)}
 _ORPHANED = 75
 """The exit code of an engine whose agent is gone."""
 
@@ -66,7 +67,7 @@ class Channel:
             self._replies.pop(number, None)
         header = waiting.header
         if header.get("error"):
-            raise FarhandError(str(header["error"]))
+            raise _REFUSALS.get(header.get("code") or "", FarhandError)(str(header["error"]))
         return header.get("body")
 
     def _on_reply(self, header: Header) -> None:

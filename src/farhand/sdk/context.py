@@ -8,7 +8,7 @@ import threading
 import time
 from contextvars import ContextVar, Token
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Type
 
 from farhand.errors import Cancelled, NotInFlow
 
@@ -18,7 +18,11 @@ from .forks import on_fork
 from .futures import Pool
 from .interrupts import interrupter, uninterrupted
 
+if TYPE_CHECKING:
+    from farhand_worker.masking import Masker
+
 Place = Callable[..., Any]
+Ask = Callable[[str, Dict[str, Any]], Any]
 
 
 class Recorder:
@@ -26,6 +30,8 @@ class Recorder:
 
     blobs: Optional[Path] = None
     recording = False
+    mask: Optional[Callable[[str], str]] = None
+    """What hides the secrets in a line, once one has been read."""
 
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one event line; ``urgent`` ones are delivered at once."""
@@ -69,6 +75,14 @@ class Run:
         self.attempt: int = facts.get("attempt", 1)
         self.ledger: Ledger = facts.get("ledger") or Ledger()
         self.place: Optional[Place] = facts.get("place")
+        self.ask: Optional[Ask] = facts.get("ask")
+        self.declared: List[str] = facts.get("declared") or []
+        self.secrets: Dict[str, str] = {}
+        self.masker: Optional[Masker] = None
+        self.created_at = time.time()
+        self.end: Dict[str, Any] = {}
+        self.listened_to: List[Frame] = []
+        self.heard_at = 0.0
         self.grace_s: float = facts.get("grace_s", 10.0)
         self.disposable: bool = facts.get("disposable", False)
         self.pool = Pool()
@@ -115,6 +129,10 @@ class Run:
         if self.cancelled is not None:
             raise Cancelled(self.cancelled)
 
+    def heard(self) -> None:
+        """There was a report whose call is not known: output of a child process."""
+        self.heard_at = time.monotonic()
+
     def log(self, text: str, level: str = "info", task: Optional[str] = None) -> None:
         """One line of the log, in farhand's own words."""
         self.recorder.write(events.log(time.time(), text, "log", level, task))
@@ -143,12 +161,24 @@ class Run:
 class Frame:
     """A flow body or a call on the way; ``key`` is the scope of what it calls, empty for the flow body."""
 
-    __slots__ = ("key", "name", "run")
+    __slots__ = ("heard_at", "key", "name", "parent", "run")
 
-    def __init__(self, run: Run, key: str, name: str) -> None:
+    def __init__(self, run: Run, key: str, name: str, parent: Optional[Frame] = None) -> None:
         self.run = run
         self.key = key
         self.name = name
+        self.parent = parent
+        self.heard_at = 0.0
+
+    def reported(self) -> None:
+        """This call has said something: whoever listens to it or to a caller of it has heard that."""
+        if not self.run.listened_to:
+            return
+        now = time.monotonic()
+        frame: Optional[Frame] = self
+        while frame is not None:
+            frame.heard_at = now
+            frame = frame.parent
 
 
 _frame: ContextVar[Optional[Frame]] = ContextVar("farhand_frame", default=None)

@@ -1,4 +1,4 @@
-"""Timeouts of calls.
+"""The limits of calls: of their whole time (`Deadline`) and of the time without a report (`Silence`).
 
 At its deadline a call gets `TimedOut` where it stands. One that has not ended ``grace_s`` later (it sits
 in code that Python cannot interrupt) is abandoned: its outcome is recorded without it, and whatever it
@@ -8,13 +8,18 @@ returns in the end is dropped.
 from __future__ import annotations
 
 import threading
-from typing import Any, Callable, Optional, TypeVar
+import time
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Type, TypeVar
 
-from farhand.errors import TimedOut
+from farhand.errors import SilentTooLong, TimedOut
 
 from .interrupts import clear_async, interrupter, uninterrupted, watcher
 
+if TYPE_CHECKING:
+    from .context import Frame
+
 T = TypeVar("T")
+GiveUp = Optional[Callable[[TimedOut], None]]
 
 
 class Abandoned(BaseException):
@@ -27,30 +32,32 @@ class Deadline:
     It strikes ``later_s`` after the timeout, for work that keeps the time itself unless it is stuck.
     """
 
+    base: Type[TimedOut] = TimedOut
+    words = "{name} took longer than its timeout of {limit_s:g} s"
+
     def __init__(self, name: str, timeout_s: float, later_s: float = 0.0) -> None:
         self.fired = False
         self.abandoned = False
-        self._message = f"{name} took longer than its timeout of {timeout_s:g} s"
+        self._message = self.words.format(name=name, limit_s=timeout_s)
         self._timeout_s = timeout_s + later_s
         self._thread = threading.get_ident()
         self._main = threading.current_thread() is threading.main_thread()
         self._closed = False
         self._lock = threading.Lock()
-        self._kind = type("TimedOut", (TimedOut,), {"deadline": self, "__doc__": self._message})
+        self._timer: Any = None
+        self._kind = type(self.base.__name__, (self.base,), {"deadline": self, "__doc__": self._message})
 
-    def run(
-        self, function: Callable[[], T], grace_s: float, give_up: Optional[Callable[[TimedOut], None]]
-    ) -> T:
+    def run(self, function: Callable[[], T], grace_s: float, give_up: GiveUp) -> T:
         """``function()``, or `TimedOut`. ``give_up`` is called if the call does not end in time."""
         if self._main:
             interrupter.open()
-        timer = watcher.after(self._timeout_s, lambda: self._fire(grace_s, give_up))
+        self._timer = watcher.after(self._timeout_s, lambda: self._due(grace_s, give_up))
         try:
             try:
                 value = function()
             finally:
                 self._close()
-                watcher.cancel(timer)
+                watcher.cancel(self._timer)
         except TimedOut as error:
             if getattr(error, "deadline", None) is not self:
                 raise
@@ -63,9 +70,12 @@ class Deadline:
                 interrupter.close()
         if self.abandoned:
             raise Abandoned
-        raise TimedOut(self._message)
+        raise self.base(self._message)
 
-    def _fire(self, grace_s: float, give_up: Optional[Callable[[TimedOut], None]]) -> None:
+    def _due(self, grace_s: float, give_up: GiveUp) -> None:
+        self._fire(grace_s, give_up)
+
+    def _fire(self, grace_s: float, give_up: GiveUp) -> None:
         with self._lock:
             if self._closed:
                 return
@@ -79,7 +89,7 @@ class Deadline:
             if self._closed:
                 return
             self.abandoned = True
-        give_up(TimedOut(self._message))
+        give_up(self.base(self._message))
 
     @uninterrupted
     def _close(self) -> None:
@@ -87,6 +97,82 @@ class Deadline:
             self._closed = True
         if self.fired and not self._main:
             clear_async(self._thread)
+
+
+class Hearing:
+    """Listens to a call and to all that it calls: ``heard_at`` is when something was last reported."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    @property
+    def heard_at(self) -> float:
+        """The moment, on the monotonic clock."""
+        return max(self._frame.heard_at, self._frame.run.heard_at)
+
+    def __enter__(self) -> Hearing:
+        self._frame.heard_at = time.monotonic()
+        self._frame.run.listened_to.append(self._frame)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._frame.run.listened_to.remove(self._frame)
+
+
+class Silence(Deadline):
+    """The limit of the time that a call may go on without a report: a line, a metric, progress, a task."""
+
+    base = SilentTooLong
+    words = "{name} was silent for longer than its silence_timeout of {limit_s:g} s"
+
+    def __init__(self, name: str, timeout_s: float, hearing: Hearing, later_s: float = 0.0) -> None:
+        super().__init__(name, timeout_s, later_s)
+        self._hearing = hearing
+
+    def _due(self, grace_s: float, give_up: GiveUp) -> None:
+        rest_s = self._hearing.heard_at + self._timeout_s - time.monotonic()
+        if rest_s <= 0:
+            self._fire(grace_s, give_up)
+        elif not self._closed:
+            self._timer = watcher.after(rest_s, lambda: self._due(grace_s, give_up))
+
+
+class Limits(NamedTuple):
+    """Both limits of one call. A run that is not recorded is not listened to, so its silence has none."""
+
+    frame: Frame
+    timeout_s: Optional[float]
+    silence_s: Optional[float]
+
+    @property
+    def none(self) -> bool:
+        """Whether the call may take what it takes."""
+        return self.timeout_s is None and self.silence_limit_s is None
+
+    @property
+    def silence_limit_s(self) -> Optional[float]:
+        """The limit of silence, where there is somebody to hear it."""
+        return self.silence_s if self.frame.run.recorder.recording else None
+
+    def run(self, function: Callable[[], T], give_up: GiveUp = None, later_s: float = 0.0) -> T:
+        """``function()``, or `TimedOut`. Both limits strike ``later_s`` late."""
+        if self.none:
+            return function()
+        return self._in_time(lambda: self._heard_of(function, give_up, later_s), give_up, later_s)
+
+    def _in_time(self, function: Callable[[], T], give_up: GiveUp, later_s: float) -> T:
+        if self.timeout_s is None:
+            return function()
+        deadline = Deadline(self.frame.name, self.timeout_s, later_s)
+        return deadline.run(function, self.frame.run.grace_s, give_up)
+
+    def _heard_of(self, function: Callable[[], T], give_up: GiveUp, later_s: float) -> T:
+        limit_s = self.silence_limit_s
+        if limit_s is None:
+            return function()
+        with Hearing(self.frame) as hearing:
+            silence = Silence(self.frame.name, limit_s, hearing, later_s)
+            return silence.run(function, self.frame.run.grace_s, give_up)
 
 
 def is_of_an_outer_call(error: Any) -> bool:

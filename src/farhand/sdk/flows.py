@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, Callable, Dict, Generic, Optional, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Generic, List, Optional, TypeVar, Union, overload
 
 from farhand.errors import Usage
 
 from . import calls
 from .context import current
-from .hooks import HookOrHooks, Hooks
+from .hooks import Hook, HookOrHooks, Hooks
 from .options import NAME, Labels, Names, Options, refuse_unknown
 from .parameters import Parameters
 from .retries import Delay, Duration, RetryOn
@@ -79,11 +79,15 @@ class Flow(Step[F], Generic[F]):
                 :NAME_CHARS_MAX
             ]
 
+    def hooks_of(self, state: str) -> List[Hook]:
+        """What is called when a run of it ends in ``state``."""
+        return self.hooks.of(state)
+
     def settings(self) -> Dict[str, Any]:
         """What the queue and the agent need to know: the options, the hooks, the secrets of all it calls."""
         return {
             **self.options.settings(),
-            "secrets": declared_by(self),
+            "secrets": sorted({*declared_by(self), *self.hooks.secrets}),
             "hooks": self.hooks.described(),
         }
 

@@ -37,6 +37,13 @@ class Hooks:
             for index, hook in enumerate(hooks)
         ]
 
+    @property
+    def secrets(self) -> List[str]:
+        """The names of secrets that ready-made hooks read."""
+        return [
+            name for hooks in self._of.values() for hook in hooks for name in getattr(hook, "secrets", ())
+        ]
+
     def find(self, key: str) -> Hook:
         """The hook of a hook job's key. Raises `NotFound` when the code has it no more."""
         _, state, index = key.split(":")

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from . import loading, loggers, restore
+from . import loading, loggers, restore, secrets
 from .channel import Channel
 from .output import streams
 from .runner import STOPPED, Job
@@ -21,8 +21,9 @@ from .runner import STOPPED, Job
 Header = Dict[str, Any]
 
 _STOPPED_CODE = 143
+_UNLIMITED = float("inf")
 
-PRELOADED = (loggers, hashlib, mimetypes)
+PRELOADED = (loggers, secrets, hashlib, mimetypes)
 """Loaded with the engine, so that nothing of a project can take the place of what they import."""
 
 
@@ -53,6 +54,7 @@ class Engine:
         self._channel.on("cancel", self._on_cancel)
         self._channel.on("arm", self._on_arm)
         self._channel.on("outcome", self._on_outcome)
+        self._channel.on("heard", self._on_heard)
         self._channel.start()
         python = ".".join(map(str, sys.version_info[:3]))
         self._channel.send("ready", pid=os.getpid(), python=python)
@@ -74,6 +76,7 @@ class Engine:
         retire = job.run()
         with self._lock:
             self._job = None
+        retire = retire or restore.memory_bytes() > (header.get("memory_bytes_max") or _UNLIMITED)
         if job.stopped:
             os._exit(_STOPPED_CODE)
         self._channel.send("done", retire=retire)
@@ -108,6 +111,11 @@ class Engine:
         job = self._job
         if job is not None:
             job.spool.armed(header["read"], header.get("acked"))
+
+    def _on_heard(self, _header: Header) -> None:
+        job = self._job
+        if job is not None:
+            job.heard()
 
     def _on_outcome(self, header: Header) -> None:
         job = self._job

@@ -53,7 +53,7 @@ class Journal(Recorder):
 
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one line; the first failure ends the recording, never the run."""
-        content = text.encode("ascii")
+        content = (text if self.mask is None else self.mask(text)).encode("ascii")
         with self._lock:
             if self._closed:
                 return

@@ -8,7 +8,7 @@ from typing import Dict, Optional
 
 from . import events
 from .context import current
-from .output import LINE_CHARS_MAX
+from .output import LINE_CHARS_MAX, cut
 
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 _FORMATTER = logging.Formatter("%(message)s")
@@ -32,8 +32,10 @@ class RunLogger(logging.Logger):
             text = f"{record.msg!r} (its arguments do not fit: {error})"
         level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
         recorder = frame.run.recorder
+        frame.reported()
         for content in text.split("\n"):
-            recorder.write(events.log(time.time(), content[:LINE_CHARS_MAX], "log", level, frame.key))
+            shown = content if len(content) <= LINE_CHARS_MAX else cut(content, frame.run)
+            recorder.write(events.log(time.time(), shown, "log", level, frame.key))
         recorder.show(_TERMINAL, record)
 
 

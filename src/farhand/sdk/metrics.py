@@ -24,6 +24,8 @@ def emit(**numbers: Any) -> None:
         finite = value == value and abs(value) != float("inf")
         values[name] = value if finite else str(value)  # JSON has no such number; readers take the text
     frame = current()
+    if frame is not None:
+        frame.reported()
     if frame is not None and values and frame.run.recorder.recording:
         body = {"at": time.time(), "values": values, "task": frame.key or None}
         frame.run.recorder.write(events.line("metric", body))

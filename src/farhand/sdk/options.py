@@ -13,7 +13,6 @@ Labels = Union[str, Sequence[str], None]
 Names = Union[str, Sequence[str], None]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-SECRET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 POLICIES = ("require", "prefer")
 PRIORITY_MAX = 1000
 
@@ -95,7 +94,7 @@ class Options:
         self.isolated = bool(isolated)
         self.process = bool(process)
         self.durable = bool(durable)
-        self.secrets = _names("secrets", secrets, SECRET_NAME)
+        self.secrets = _names("secrets", secrets, NAME)
         self.tags = _names("tags", tags, NAME)
         self.max_concurrent = None if max_concurrent is None else _count("max_concurrent", max_concurrent)
         if self.max_concurrent == 0:

@@ -13,13 +13,16 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import events
-from .context import Frame, current
+from .context import Frame, Run, current
 from .forks import on_fork
 
 LINE_CHARS_MAX = 32 * 1024
+"""A longer line is cut here; the rest of it is dropped and the cut is marked."""
+
+CUT = " … (line cut)"
 
 Write = Callable[[str], Any]
 
@@ -27,8 +30,8 @@ Write = Callable[[str], Any]
 class LineStream(io.TextIOBase):
     """A text stream whose lines are recorded for the run that writes them.
 
-    Pieces of a line are gathered by thread. A line that has a carriage return in it, as progress bars
-    make, keeps what was last seen of it.
+    Pieces of a line are gathered by thread. A line that is too long is cut. A line that has a carriage
+    return in it, as progress bars make, keeps what was last seen of it.
     """
 
     def __init__(self, name: str, fd: int, original: Any = None) -> None:
@@ -36,6 +39,7 @@ class LineStream(io.TextIOBase):
         self._fd = fd
         self._original = original
         self._pieces: Dict[int, Tuple[Frame, str]] = {}
+        self._skipping: Set[int] = set()
         self._forked = False
         self.buffer = ByteStream(self)
         on_fork(self._after_fork)
@@ -72,24 +76,28 @@ class LineStream(io.TextIOBase):
         if frame is None or not text:
             return
         thread = threading.get_ident()
+        if self._skipping and thread in self._skipping:
+            _, ended, text = text.partition("\n")
+            if not ended:
+                return
+            self._skipping.discard(thread)
         known = self._pieces.pop(thread, None)
         if known is not None:
             text = known[1] + text
         *lines, rest = text.split("\n")
         for content in lines:
             self._log(frame, content)
-        while len(rest) > LINE_CHARS_MAX:
-            tail = rest.rpartition("\r")[2]
-            if len(tail) < len(rest):
-                rest = tail
-                continue
-            self._log(frame, rest[:LINE_CHARS_MAX])
-            rest = rest[LINE_CHARS_MAX:]
-        if rest:
+        if len(rest) > LINE_CHARS_MAX:
+            rest = rest.rpartition("\r")[2]
+        if len(rest) > LINE_CHARS_MAX:
+            self._log(frame, rest)
+            self._skipping.add(thread)
+        elif rest:
             self._pieces[thread] = (frame, rest)
 
     def finish_line(self) -> None:
         """Log what this thread has begun as if it had ended its line."""
+        self._skipping.discard(threading.get_ident())
         if self._pieces:
             known = self._pieces.pop(threading.get_ident(), None)
             if known is not None:
@@ -97,6 +105,7 @@ class LineStream(io.TextIOBase):
 
     def finish_all(self) -> None:
         """The same for every thread."""
+        self._skipping.clear()
         while self._pieces:
             _, known = self._pieces.popitem()
             self._log(*known)
@@ -105,9 +114,10 @@ class LineStream(io.TextIOBase):
         if "\r" in text:
             text = text.rstrip("\r").rpartition("\r")[2]
         level = "error" if self._stream == "stderr" else "info"
-        for start in range(0, max(1, len(text)), LINE_CHARS_MAX):
-            piece = text[start : start + LINE_CHARS_MAX]
-            frame.run.recorder.write(events.log(time.time(), piece, self._stream, level, frame.key))
+        if len(text) > LINE_CHARS_MAX:
+            text = cut(text, frame.run)
+        frame.reported()
+        frame.run.recorder.write(events.log(time.time(), text, self._stream, level, frame.key))
 
     def _write_raw(self, text: str) -> None:
         content = text.encode("utf-8", "backslashreplace")
@@ -157,6 +167,13 @@ class LineStream(io.TextIOBase):
     def original(self) -> Any:
         """The stream this one stands before."""
         return self._original
+
+
+def cut(text: str, run: Run) -> str:
+    """The beginning of a line that is too long. A secret that the cut would go through is hidden first."""
+    if run.masker is not None:
+        text = run.masker(text[: len(text) - run.masker.unfinished(text)])
+    return text[:LINE_CHARS_MAX] + CUT
 
 
 class ByteStream(io.RawIOBase):

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Dict, Tuple
 
-from farhand.errors import Cancelled
+from farhand.errors import Cancelled, NotSerializable
 
 from . import calls, encoding, events
 from .calls import Call
@@ -14,6 +14,19 @@ from .context import Run
 from .futures import Future
 
 Outcome = Dict[str, Any]
+
+
+def _refuse_secrets(made: Call, args: Dict[str, Any]) -> None:
+    """Arguments are stored and shown, and masked ones would be of no use."""
+    if made.run.masker is None:
+        return
+    from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
+
+    if taken_back(made.run, args):
+        raise NotSerializable(
+            f"an argument of {made.step.name} holds a secret; declare it with @task(secrets=[…]) and let "
+            f"{made.step.name} read it"
+        )
 
 
 class Placer:
@@ -30,6 +43,7 @@ class Placer:
         """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`."""
         run, step = self._run, made.step
         args, digests = encoding.encode([list(made.args), made.kwargs], run.recorder.blobs)
+        _refuse_secrets(made, args)
         run.pool.track(future)
         with self._lock:
             early = self._early.pop(made.key, None)

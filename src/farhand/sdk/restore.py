@@ -80,6 +80,17 @@ def _umask() -> int:
     return now
 
 
+def memory_bytes() -> int:
+    """How much memory this process holds; its highest mark where the present is not known."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        import resource  # noqa: PLC0415 - only where there is no /proc
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 # ---------------------------------------------------------------- descendants
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
@@ -15,13 +14,14 @@ from . import encoding, events, loading
 from .channel import Channel
 from .checkpoints import Ledger
 from .context import Frame, Run, enter, leave, set_root
-from .deadlines import Deadline
+from .deadlines import Limits
 from .flows import Flow
 from .interrupts import interrupter, is_interruption
+from .limits import SPOOL_BYTES_MAX
 from .output import streams
 from .placing import Placer
 from .restore import Snapshot, end_descendants, threads_now, threads_remain
-from .script import reason_of
+from .script import reason_of, without_secrets
 from .spool import Spool
 from .steps import Step
 
@@ -46,7 +46,10 @@ class Job:
     def __init__(self, header: Header, channel: Channel) -> None:
         self._header = header
         self._channel = channel
-        self.spool = Spool(Path(header["spool"]), Path(header["blobs"]), channel.send, channel.request)
+        spool_bytes_max = header.get("spool_bytes_max") or SPOOL_BYTES_MAX
+        self.spool = Spool(
+            Path(header["spool"]), Path(header["blobs"]), channel.send, channel.request, spool_bytes_max
+        )
         self._run = Run(
             header["run"],
             header["flow"],
@@ -55,8 +58,11 @@ class Job:
             ledger=Ledger(),
             grace_s=header.get("grace_s") or 10.0,
             disposable=True,
+            ask=channel.request,
         )
         self._started_at = time.time()
+        self._frame = Frame(self._run, header.get("key") or "", header["flow"])
+        self._retryable = True
         self.placer = Placer(self._run)
         self._run.place = self.placer.place
         self._root = Path(header["bundle_dir"])
@@ -71,6 +77,10 @@ class Job:
         """Why the job is being cancelled, if it is."""
         return self._run.cancelled
 
+    def heard(self) -> None:
+        """The agent has seen output of the job that did not come through this process's streams."""
+        self._run.heard()
+
     def cancel(self, reason: str) -> None:
         """Raise `Cancelled` in the job's code."""
         self._run.cancel(reason)
@@ -78,9 +88,8 @@ class Job:
     def run(self) -> bool:
         """Execute, restore the process, write the result; whether the engine must be retired."""
         threads, snapshot = threads_now(), Snapshot()
-        frame = Frame(self._run, self._header.get("key") or "", self._header["flow"])
-        token = enter(frame)
-        set_root(frame)
+        token = enter(self._frame)
+        set_root(self._frame)
         try:
             self._started()
             result, digests = self._result()
@@ -121,7 +130,7 @@ class Job:
                 value = self._execute()
             finally:
                 interrupter.close_all()
-            body, digests = encoding.encode(value, self.spool.blobs)
+            body, digests = without_secrets(self._run, *encoding.encode(value, self.spool.blobs))
             return {"state": "completed", "at": time.time(), "value": body}, digests
         except BaseException as error:  # noqa: BLE001 - whatever ends user code is its result, never the engine's end
             return self._failure(error), []
@@ -132,24 +141,19 @@ class Job:
         if cwd:
             os.chdir(cwd)
         step = self._load()
-        args, kwargs = self._arguments(step)
-        value = self._perform(step, args, kwargs)
-        self._run.wait_for_calls()
+        limits = Limits(
+            self._frame,
+            self._header.get("timeout_s"),
+            (self._header.get("settings") or {}).get("silence_timeout_s"),
+        )
+        perform = _call_hook if self._header["kind"] == "hook" else _perform
+        try:
+            value = perform(step, self._header.get("key") or "", self._arguments(step), limits)
+            self._run.wait_for_calls()
+        except Exception as error:
+            self._retryable = step.options.retry_on.allows(error)
+            raise
         return value
-
-    def _perform(self, step: Step[Any], args: Any, kwargs: Any) -> Any:
-        timeout_s = self._header.get("timeout_s")
-        body = step.body
-        later_s = 0.0
-        if step.is_async:
-            from . import aio  # noqa: PLC0415 - asyncio is for those who use it
-
-            body = functools.partial(aio.run_body, self._run, step, timeout_s)
-            later_s = LOOP_S  # the loop keeps the time, unless it is blocked
-        if timeout_s is None:
-            return body(*args, **kwargs)
-        deadline = Deadline(step.name, timeout_s, later_s)
-        return deadline.run(lambda: body(*args, **kwargs), self._run.grace_s, None)
 
     def _load(self) -> Step[Any]:
         step = loading.load(self._header["entry"], self._root)
@@ -162,7 +166,7 @@ class Job:
             given = encoding.decode(self._header["args"], self.spool.blob_path)
         except encoding.CannotDecode as error:
             raise BadParameters(f"the arguments cannot be loaded: {error}") from error
-        if self._header["kind"] == "call":
+        if self._header["kind"] != "run":
             return given
         if not isinstance(step, Flow):
             raise NotFound(f"{self._header['entry']} is no flow")
@@ -194,6 +198,7 @@ class Job:
             "reason": _reason(error),
             "message": encoding.summary_of(error),
             "error": encoding.encode_error(error),
+            "retryable": None if self._retryable else False,
         }
 
     def _end_calls(self, failed: bool) -> None:
@@ -212,6 +217,23 @@ class Job:
                 return False
             time.sleep(0.002)
         return True
+
+
+def _perform(step: Step[Any], _key: str, given: Any, limits: Limits) -> Any:
+    args, kwargs = given
+    if not step.is_async:
+        return limits.run(lambda: step.body(*args, **kwargs))
+    from . import aio  # noqa: PLC0415 - asyncio is for those who use it
+
+    # The loop keeps the time, unless it is blocked.
+    return limits.run(lambda: aio.run_body(step, limits, *args, **kwargs), None, LOOP_S)
+
+
+def _call_hook(step: Step[Any], key: str, summary: Any, limits: Limits) -> None:
+    if not isinstance(step, Flow):
+        raise NotFound("hooks are called for flows")
+    hook = step.hooks.find(key)
+    limits.run(lambda: hook(summary))
 
 
 def _reason(error: BaseException) -> str:

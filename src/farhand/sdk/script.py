@@ -8,20 +8,20 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from farhand.errors import Cancelled, InvalidParameters
 
 from . import drive, encoding, events, parameters
 from .checkpoints import Ledger
 from .context import Frame, Recorder, Run, enter, home, leave
-from .deadlines import Deadline
+from .deadlines import Limits
 from .drive import Procedure
 from .ids import new_id
 from .interrupts import interrupter, is_interruption
 from .journal import Journal, warn
 from .output import streams
-from .steps import Step
+from .steps import Step, declared_by
 
 _PROJECT = re.compile(r"^\s*(?:project|name)\s*=\s*[\"']([a-z0-9][a-z0-9._-]{0,62})[\"']", re.MULTILINE)
 _CONCLUDE = "result"
@@ -55,9 +55,11 @@ def _conducted(step: Step[Any], bound: Any) -> Procedure[Any]:
         streams.install(tee=True)
     if in_main:
         interrupter.open()
-    token = enter(Frame(run, "", step.name))
+    run.declared = declared_by(step)
+    frame = Frame(run, "", step.name)
+    token = enter(frame)
     try:
-        return (yield from _with_retries(step, run, bound))
+        return (yield from _with_retries(step, frame, bound))
     finally:
         leave(token)
         if in_main:
@@ -66,14 +68,15 @@ def _conducted(step: Step[Any], bound: Any) -> Procedure[Any]:
             streams.uninstall()
         run.pool.close()
         recorder.close()
+        _call_hooks(step, run, bound)
 
 
-def _with_retries(step: Step[Any], run: Run, bound: Any) -> Procedure[Any]:
-    tries = 0
+def _with_retries(step: Step[Any], frame: Frame, bound: Any) -> Procedure[Any]:
+    run, tries = frame.run, 0
     while True:
         tries += 1
         try:
-            value = yield _body(step, run, bound)
+            value = yield _body(step, frame, bound)
         except Exception as error:  # any exception of user code is a failed attempt
             if tries > step.options.retries or not step.options.retry_on.allows(error):
                 _fail(run, error)
@@ -90,22 +93,21 @@ def _with_retries(step: Step[Any], run: Run, bound: Any) -> Procedure[Any]:
         yield step.options.retry_delay.delay_s(tries)
 
 
-def _body(step: Step[Any], run: Run, bound: Any) -> Callable[[], Any]:
+def _body(step: Step[Any], frame: Frame, bound: Any) -> Callable[[], Any]:
     """What one attempt of the flow calls, or awaits."""
+    limits = Limits(frame, step.options.timeout_s, step.options.silence_timeout_s)
     if step.is_async:
         from . import aio  # noqa: PLC0415 - asyncio is for those who use it
 
-        return lambda: aio.body(run, step, bound.args, bound.kwargs, step.options.timeout_s)
-    return lambda: _once(step, run, bound)
+        return lambda: aio.body(step, bound.args, bound.kwargs, limits)
+    return lambda: _once(step, limits, bound)
 
 
-def _once(step: Step[Any], run: Run, bound: Any) -> Any:
+def _once(step: Step[Any], limits: Limits, bound: Any) -> Any:
+    run = limits.frame.run
     body: Callable[[], Any] = lambda: step.body(*bound.args, **bound.kwargs)  # noqa: E731
     try:
-        if step.options.timeout_s is None:
-            value = body()
-        else:
-            value = Deadline(step.name, step.options.timeout_s).run(body, run.grace_s, None)
+        value = limits.run(body)
     except BaseException:  # whatever ended the body, its calls end too
         run.pool.drop_waiting(Cancelled("the flow has ended"))
         run.interrupt_calls(Cancelled)
@@ -115,7 +117,44 @@ def _once(step: Step[Any], run: Run, bound: Any) -> Any:
     return value
 
 
+def _call_hooks(step: Step[Any], run: Run, bound: Any) -> None:
+    """Call what the flow has for this end, here; whatever that does, the run has ended as it has."""
+    hooks = step.hooks_of(run.end.get("state", ""))
+    if not hooks:
+        return
+    summary = {
+        "id": run.id,
+        "flow": run.flow,
+        "project": _origin(step)[1],
+        "worker": None,
+        "attempt": run.attempt,
+        "params": parameters.export(dict(bound.arguments)),
+        **run.end,
+    }
+    for hook in hooks:
+        try:
+            hook(dict(summary))
+        except Exception as error:  # noqa: BLE001 - user code, after the end
+            warn(f"a hook of {run.flow} failed: {encoding.summary_of(error)}")
+
+
+def _ended(run: Run, state: str, **more: Any) -> None:
+    """Remember the end for the hooks."""
+    run.end = {
+        "state": state,
+        "reason": state,
+        "message": "",
+        "created_at": run.created_at,
+        "started_at": run.created_at,
+        "ended_at": time.time(),
+        "result": None,
+        "error": None,
+        **more,
+    }
+
+
 def _complete(run: Run, value: Any) -> None:
+    _ended(run, "completed", result=value if encoding.json_text(value) is not None else None)
     if not run.recorder.recording:
         return
     streams.finish_all()
@@ -125,15 +164,13 @@ def _complete(run: Run, value: Any) -> None:
     except encoding.NotSerializable as error:
         run.log(f"the result is not recorded: {error}", "warning")
         body = {"enc": "json", "text": "null"}
+    body, digests = without_secrets(run, body, digests)
     run.recorder.write(
         events.line(_CONCLUDE, {"state": "completed", "at": time.time(), "value": body}, digests), urgent=True
     )
 
 
 def _fail(run: Run, error: BaseException) -> None:
-    if not run.recorder.recording:
-        return
-    streams.finish_all()
     interrupted = is_interruption(error)
     body: Dict[str, Any] = {
         "state": "cancelled" if interrupted else "failed",
@@ -142,7 +179,24 @@ def _fail(run: Run, error: BaseException) -> None:
         "message": encoding.summary_of(error),
         "error": encoding.encode_error(error),
     }
+    shown = {name: body["error"].get(name, "") for name in ("type", "message", "traceback")}
+    _ended(run, body["state"], reason=body["reason"], message=body["message"], error=shown)
+    if not run.recorder.recording:
+        return
+    streams.finish_all()
     run.recorder.write(events.line(_CONCLUDE, body), urgent=True)
+
+
+def without_secrets(run: Run, body: Dict[str, Any], digests: List[str]) -> Tuple[Dict[str, Any], List[str]]:
+    """A result as it may be recorded: what holds a secret and cannot be masked in part is left out."""
+    if run.masker is None or (body["enc"] == "json" and "text" in body):
+        return body, digests
+    from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
+
+    if not taken_back(run, body):
+        return body, digests
+    run.log("the result is not recorded: it holds a secret", "warning")
+    return {"enc": "json", "text": "null"}, []
 
 
 def reason_of(error: BaseException) -> str:
@@ -150,7 +204,7 @@ def reason_of(error: BaseException) -> str:
     code = getattr(error, "code", None)
     if isinstance(error, InvalidParameters):
         return "parameters"
-    return code if code in ("timeout", "not_serializable", "worker_lost") else "exception"
+    return code if code in ("timeout", "silence", "not_serializable", "worker_lost") else "exception"
 
 
 # ---------------------------------------------------------------- the journal

@@ -51,7 +51,7 @@ class Spool(Recorder):
 
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one line, whole, before anything else happens."""
-        content = text.encode("ascii")
+        content = (text if self.mask is None else self.mask(text)).encode("ascii")
         with self._changed:
             if self._closed:
                 return

@@ -47,6 +47,10 @@ class Step(Generic[F]):
         self._signature: Optional[inspect.Signature] = None
         self._by_position = -1
 
+    def hooks_of(self, state: str) -> List[Callable[[Dict[str, Any]], Any]]:
+        """What is called when a run ends in ``state``; only flows have any."""
+        return []
+
     @property
     def signature(self) -> inspect.Signature:
         """The function's signature, read once."""

@@ -109,7 +109,7 @@ def ending_of(event: Result) -> Ending:
     """How user code says it ended."""
     if event.state not in ("completed", "failed", "cancelled"):
         raise ProtocolViolation(f"a result cannot be {event.state!r}")
-    return Ending(event.state, event.reason, event.message)
+    return Ending(event.state, event.reason, event.message, event.retryable)
 
 
 def unexpected(kind: str) -> ProtocolViolation:

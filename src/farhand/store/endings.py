@@ -14,6 +14,7 @@ from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, 
 from ..model import Job, Json
 from .changes import Effects, PlacedOutcome
 from .guard import Connection
+from .hooks import HOOK, queue_hooks
 from .moves import LIVE, change_job, load_run, move_call, move_job, move_run
 from .rows import JOBS, TASK_RUNS, optional_json, to_json
 from .tasks import outcome_body
@@ -21,6 +22,7 @@ from .tasks import outcome_body
 _ERRORS = {
     "cancelled": ("Cancelled", "the call was cancelled"),
     "timeout": ("TimedOut", "the call took longer than its timeout"),
+    "silence": ("TimedOut", "the call was silent for longer than its silence_timeout"),
     "worker_lost": ("WorkerLost", "worker went away mid-call"),
 }
 """Reason of a call's end → the exception its parent sees when user code raised none."""
@@ -88,10 +90,13 @@ def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float
         if job is not None:
             move_job(connection, job, "ended", cancelling=True)
             effects.dequeue(job.id)
-        move_run(
+        ended = move_run(
             connection, effects, run, "cancelled", "cancelled", "cancelled on request", now, ended_at=now
         )
         close_tasks(connection, run.id, "cancelled", now)
+        close_calls(connection, effects, run.id, now)
+        if job is not None:
+            queue_hooks(connection, effects, ended, job, now)
     else:
         effects.cancel[job.id] = change_job(connection, job, cancelling=True)
         if run.state == "cancelling":
@@ -99,7 +104,7 @@ def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float
         else:
             message = f"cancellation asked of {job.worker}"
             move_run(connection, effects, run, "cancelling", "cancel_requested", message, now)
-    close_calls(connection, effects, run.id, now)
+        close_calls(connection, effects, run.id, now)
 
 
 def close_calls(
@@ -192,12 +197,13 @@ def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> No
 
 def _finish_run(connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float) -> None:
     run = load_run(connection, job.run)
-    move_run(
+    ended = move_run(
         connection, effects, run, outcome.state, outcome.reason, outcome.message, now,
         ended_at=outcome.at, result=outcome.value, error=outcome.error,
     )  # fmt: skip
     close_calls(connection, effects, job.run, now)
     close_tasks(connection, job.run, left_behind(outcome.state), outcome.at)
+    queue_hooks(connection, effects, ended, job, now)
 
 
 def _finish_call(connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float) -> None:
@@ -212,7 +218,7 @@ def _finish_call(connection: Connection, effects: Effects, job: Job, outcome: _O
         outcome.state,
         ended_at=outcome.at,
         attempts=job.attempt,
-        kept=int(outcome.state != "cancelled"),
+        kept=int(outcome.state != "cancelled" and job.kind != HOOK),
         value=optional_json(outcome.value),
         error=optional_json(error),
     )
@@ -224,7 +230,7 @@ def _finish_call(connection: Connection, effects: Effects, job: Job, outcome: _O
         effects.outcomes.append(PlacedOutcome(job.parent_job, job.key, outcome_body(TASK_RUNS.load(row))))
 
 
-_FINISH = {"run": _finish_run, "call": _finish_call}
+_FINISH = {"run": _finish_run, "call": _finish_call, HOOK: _finish_call}
 """Kind of job → what ends with it."""
 
 

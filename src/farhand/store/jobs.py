@@ -41,8 +41,9 @@ class Jobs:
     async def lease(self, job_id: str, worker: str, parallel: int, now: float) -> Leased | None:
         """Hand a queued job to a worker under a new lease.
 
-        None when the job is not queued (any more) or the worker's ``parallel`` slots are taken; slots
-        are counted from live leases in this very transaction, so there is no counter that could leak.
+        None when the job is not queued (any more), the worker's ``parallel`` slots are taken, or as many
+        runs of its flow are under way as it allows. Both are counted from live leases in this very
+        transaction, so there is no counter that could leak.
         """
         return await self._database.write(
             lambda connection: _lease(connection, job_id, worker, parallel, now)
@@ -54,6 +55,9 @@ def _lease(connection: Connection, job_id: str, worker: str, parallel: int, now:
     if job is None or not may_advance(JOB, job.state, "leased"):
         return None
     if live_of(connection, worker) >= parallel:
+        return None
+    limit = job.settings.max_concurrent
+    if limit is not None and job.kind == "run" and live_runs_of(connection, job.flow) >= limit:
         return None
     lease = int(
         connection.execute("UPDATE meta SET lease = lease + 1 WHERE id = 1 RETURNING lease").fetchone()[0]
@@ -71,6 +75,15 @@ def live_of(connection: Connection, worker: str) -> int:
     """How many slots of a worker are taken."""
     row = connection.execute(
         "SELECT count(*) FROM jobs WHERE worker = ? AND state IN ('leased', 'running')", (worker,)
+    ).fetchone()
+    return int(row[0])
+
+
+def live_runs_of(connection: Connection, flow: str) -> int:
+    """How many runs of a flow are under way."""
+    row = connection.execute(
+        "SELECT count(*) FROM jobs WHERE flow = ? AND kind = 'run' AND state IN ('leased', 'running')",
+        (flow,),
     ).fetchone()
     return int(row[0])
 

@@ -33,6 +33,7 @@ from .tasks import next_number, outcome_body
 _EXITS = {
     "crashed": "engine_died",
     "timeout": "timeout",
+    "silence": "silence",
     "cancelled": "cancelled",
     "stopped": "stopped",
     "not_started": "not_started",
@@ -180,7 +181,7 @@ def _on_started(batch: _Reported, event: Started) -> None:
     if job.state == "running":
         return
     batch.held = job = move_job(batch.connection, job, "running", started_at=event.at)
-    if job.kind == "call":
+    if job.kind != "run":
         move_call(batch.connection, job, "running", started_at=event.at)
         batch.effects.streams.add(job.run)
         return
@@ -244,7 +245,8 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
 
 
 def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
-    """The job of a placed call: as old and as urgent as what waits for it."""
+    """The job of a placed call: as old and, unless it says otherwise, as urgent as what waits for it."""
+    settings = msgspec.convert(event.settings, JobSettings, strict=False)
     return Job(
         id=job_id,
         run=parent.run,
@@ -255,12 +257,12 @@ def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
         args=event.args,
         bundle=parent.bundle,
         ask=msgspec.convert(event.ask, Ask),
-        settings=msgspec.convert(event.settings, JobSettings),
+        settings=settings,
         age_at=parent.age_at,
         created_at=now,
         key=event.key,
         name=event.name,
-        priority=parent.priority,
+        priority=parent.priority if settings.priority is None else settings.priority,
         parent_job=parent.id,
     )
 

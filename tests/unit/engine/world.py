@@ -44,7 +44,7 @@ class World:
         self.attachments = Attachments(
             store, self.fleet, self.rescuer, self.consequences, self.bus, self.wakeup
         )
-        self.reports = Reports(store, self.consequences)
+        self.reports = Reports(store, self.consequences, self.fleet)
         self.blocked: asyncio.Event | None = None
 
     # ------------------------------------------------------------ runs and jobs

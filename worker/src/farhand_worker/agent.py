@@ -272,7 +272,11 @@ class Agent:
             welcome = _opening(decode(str(await asyncio.wait_for(link.recv(), timeout_s))))
             self._welcome(welcome, sent_at, address)
             session = Session(
-                link, self._holdings.times.heartbeat_s, self._holdings.next_report, self._receive
+                link,
+                self._holdings.times.heartbeat_s,
+                self._holdings.next_report,
+                self._receive,
+                self._holdings.behind,
             )
             self._session = self._holdings.session = session
             self._holdings.resume(welcome.resume)
@@ -331,6 +335,7 @@ class Agent:
         self._session_key = message.session_key
         self._incarnation = message.incarnation
         self._holdings.runtime = message.runtime
+        self._holdings.limits = message.limits
         self._background(self._prefetch(message.runtime))
         labels = ", ".join(message.labels) or "none"
         _log.info("attached to %s as %s with labels %s", address.text, message.name, labels)

@@ -6,10 +6,11 @@ import asyncio
 import os
 import socket
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from .channel import Channel
 from .environment import engine_environment
+from .masking import Masker
 from .output import LineReader
 from .state import StateDirectory
 from .warden import CHANNEL_FD
@@ -33,11 +34,16 @@ _DRAIN_BYTES_MAX = 4 * 1024 * 1024
 
 
 class Key(NamedTuple):
-    """What one engine is good for: jobs of the same bundle, runtime and kind of deadline."""
+    """What one engine is good for: jobs of the same bundle, runtime, kind of deadline and set of secrets.
+
+    ``isolated`` is the one job of an engine that is not shared.
+    """
 
     runtime: str
     bundle: str
     strict: bool
+    secrets: Tuple[str, ...] = ()
+    isolated: str = ""
 
 
 class Ended(NamedTuple):
@@ -88,6 +94,12 @@ class Engine:
         self._output = LineReader()
         self._pipe = -1
         self.channel = Channel(self._frame, lambda: None)
+
+    def hide(self, value: str) -> None:
+        """Mask ``value`` in all that comes out of this engine from now on."""
+        if self._output.mask is None:
+            self._output.mask = Masker()
+        self._output.mask.add(value)
 
     def attach_output(self, pipe: int) -> None:
         """Read the engine's output from ``pipe`` from now on."""

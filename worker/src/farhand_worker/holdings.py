@@ -61,6 +61,7 @@ class Holdings:
         self.cwd = cwd
         self.times = Times()
         self.runtime = ""
+        self.limits: Dict[str, int] = {}
         self.session: Optional[Session] = None
         self._settled = settled
         self._background = background
@@ -103,6 +104,10 @@ class Holdings:
             reports.held(key not in self._attempts or self._attempts[key].ended, rode_outage)
             for key, reports in self._outbox.items()
         ]
+
+    def behind(self) -> List[str]:
+        """The jobs of which something is still to be recorded."""
+        return [job for (job, _), reports in self._outbox.items() if reports.behind]
 
     def resume(self, lines: List[Dict[str, Any]]) -> None:
         """Go on where the server's record of each held job ends."""

@@ -21,11 +21,13 @@ BELL_S = 0.05
 _TERM_SHARE = 0.2
 _TERM_S = 2.0
 _WRITE_AGAIN_S = 1.0
+_LOOKS_AT_SILENCE = 5
 
 _WORDS = {
     "cancelled": "cancelled",
     "stopped": "the worker stopped",
     "timeout": "ran longer than its timeout of {timeout_s:g} s and did not end by itself",
+    "silence": "was silent for longer than its silence_timeout of {silence_s:g} s and did not end by itself",
     "lease": "no server answered within the lease",
     "warden": "the warden ended",
     "lost_value": LOST_VALUE,
@@ -39,6 +41,7 @@ class Host(Protocol):
 
     times: Times
     runtime: str
+    limits: Dict[str, int]
     state: StateDirectory
     cache: Cache
     pool: Pool
@@ -64,13 +67,15 @@ class Attempt:
 
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign
-        self.reports = Reports(host.state.spool, assign.job, assign.lease)
+        self._spool_bytes_max = host.limits.get("spool_bytes", SPOOL_BYTES_MAX)
+        self.reports = Reports(host.state.spool, assign.job, assign.lease, self._spool_bytes_max)
         self.over = asyncio.Event()
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._engine: Optional[Engine] = None
         self._ended: asyncio.Future[Optional[Ended]] = self._loop.create_future()
         self._retire = False
+        self._said_at = float("-inf")
         self._stop: Optional[_Stop] = None
         self._fate: Optional[str] = None
         self._bell: Optional[asyncio.TimerHandle] = None
@@ -130,11 +135,17 @@ class Attempt:
         self._bundle = await host.cache.bundle(assign.bundle)
         if host.cwd is None:
             self._scratch.mkdir(exist_ok=True)
-        engine = await host.pool.obtain(Key(host.runtime, assign.bundle, assign.strict), runtime, self)
+        engine = await host.pool.obtain(self._key(), runtime, self)
         if engine.end is not None:
             self._fate = self._fate or _FATES.get(engine.end.killed or "")
             raise NotFetched(f"the engine did not start: {engine.end.text}")
         return engine
+
+    def _key(self) -> Key:
+        settings = self.assign.settings
+        secrets = tuple(map(str, settings.get("secrets") or ()))
+        alone = f"{self.assign.job} {self.assign.lease}" if settings.get("isolated") else ""
+        return Key(self._host.runtime, self.assign.bundle, self.assign.strict, secrets, alone)
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = engine
@@ -144,18 +155,23 @@ class Attempt:
         elif self._stop is not None:  # it came while the engine was being made ready
             engine.channel.send("cancel", reason=self._stop.reason)
         backstop = self._backstop()
+        silence = self._watch_silence()
         end = await self._ended
-        if backstop is not None:
-            backstop.cancel()
+        for timer in (backstop, silence):
+            if timer is not None:
+                timer.cancel()
         if self._bell is not None:
             self._bell.cancel()
         self._engine = None
         if end is None:
             engine.drain_output()
-            self._host.pool.release(engine, self._retire or self._stop is not None)
+            alone = bool(engine.key.isolated)
+            self._host.pool.release(engine, self._retire or alone or self._stop is not None)
             return self._without_engine("the engine ended the job without a result", "crashed")
         reason = self._fate or (self._stop.reason if self._stop else None) or _FATES.get(end.killed or "")
-        words = _WORDS.get(reason or "", end.text).format(timeout_s=self.assign.timeout_s or 0.0)
+        words = _WORDS.get(reason or "", end.text).format(
+            timeout_s=self.assign.timeout_s or 0.0, silence_s=self._silence_s or 0.0
+        )
         known = reason if reason in _WORDS else "crashed"
         return Exit(wall_now(), _REASONS.get(str(known), str(known)), words, end.code, end.signal)
 
@@ -204,6 +220,8 @@ class Attempt:
             "timeout_s": assign.timeout_s,
             "grace_s": self._grace_s,
             "settings": assign.settings,
+            "spool_bytes_max": self._spool_bytes_max,
+            "memory_bytes_max": host.limits.get("engine_memory_bytes"),
         }
 
     # ------------------------------------------------------------ what ends it
@@ -247,6 +265,25 @@ class Attempt:
             return None
         return self._loop.call_later(timeout_s + self._grace_s, self.end_now, "timeout")
 
+    @property
+    def _silence_s(self) -> Optional[float]:
+        return self.assign.settings.get("silence_timeout_s")
+
+    def _watch_silence(self) -> Optional[asyncio.Task[None]]:
+        """End an engine that does not even notice its own silence, being stuck where Python cannot act."""
+        if self._silence_s is None:
+            return None
+        return asyncio.ensure_future(self._end_when_silent(self._silence_s + self._grace_s))
+
+    async def _end_when_silent(self, limit_s: float) -> None:
+        seen_bytes, silent_since = -1, self._loop.time()
+        while self._loop.time() - max(silent_since, self._said_at) <= limit_s:
+            await asyncio.sleep(limit_s / _LOOKS_AT_SILENCE)
+            written = self.reports.grow()
+            if written != seen_bytes:
+                seen_bytes, silent_since = written, self._loop.time()
+        self.end_now("silence")
+
     def _terminate(self) -> None:
         if self._engine is not None:
             self._host.pool.terminate(self._engine)
@@ -265,6 +302,11 @@ class Attempt:
 
     def lines(self, lines: List[str]) -> None:
         """Output outside of Python's own streams."""
+        now = self._loop.time()
+        if self._silence_s is not None and now - self._said_at > self._silence_s / _LOOKS_AT_SILENCE:
+            self._said_at = now
+            if self._engine is not None:
+                self._engine.channel.send("heard")
         self.reports.log(lines)
         self._host.wake()
 
@@ -305,7 +347,7 @@ class Attempt:
         """The server has recorded up to ``number``: an engine that waits for that, or for room, goes on."""
         before = self.reports.acked_bytes
         if self.reports.acknowledge(source, number) and self._engine is not None:
-            full = self.reports.grow() - before > SPOOL_BYTES_MAX // 2
+            full = self.reports.grow() - before > self._spool_bytes_max // 2
             if full or self._ack_wanted:
                 self._ack_wanted = False
                 self._arm()
@@ -350,9 +392,12 @@ class Attempt:
         if asked is None:
             return
         if message.error is not None:
-            self._reply(asked[0], error=message.error)
-        else:
-            self._reply(asked[0], body=message.body or {})
+            self._reply(asked[0], error=message.error, code=message.code)
+            return
+        body = message.body or {}
+        if asked[1].kind == "secret" and self._engine is not None:
+            self._engine.hide(str(body.get("value", "")))
+        self._reply(asked[0], body=body)
 
     def outcome(self, message: Outcome) -> None:
         """A call that this job placed elsewhere has ended."""

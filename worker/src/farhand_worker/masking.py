@@ -11,15 +11,19 @@ Standard library and Python 3.9: engines and agents alike use it.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import re
 from typing import Iterator, List, Set
 from urllib.parse import quote, quote_plus
 
-MASK = "***"
+MASK = "•••"
 
 SHORTEST = 4
 """Shorter values are not masked: they are found everywhere, and hiding them would hide the log."""
+
+
+_BASE64_SHORTEST = 6
 
 
 class Masker:
@@ -78,7 +82,8 @@ def _lines(value: str) -> Iterator[str]:
 
 
 def _escaped(value: str) -> Iterator[str]:
-    """As text in JSON, in JSON inside of JSON, and in the representation of Python."""
+    """As text in JSON, in JSON inside of JSON, in the representation of Python, and in HTML."""
+    yield html.escape(value)
     for ascii_only in (True, False):
         once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
         yield once
@@ -95,7 +100,7 @@ def _base64(content: bytes) -> Iterator[str]:
         padded = b"\0" * before + content + b"\0" * 3
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             text = encode(padded).decode("ascii")[first:last]
-            if len(text) >= SHORTEST:
+            if len(text) >= _BASE64_SHORTEST:
                 yield text
 
 

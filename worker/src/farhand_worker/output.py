@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import codecs
-from typing import List
+from typing import List, Optional
+
+from .masking import Masker
 
 LINE_BYTES_MAX = 16 * 1024
 """A longer line is cut here; the rest of it is dropped and the cut is marked."""
@@ -18,6 +20,7 @@ class LineReader:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._skipping = False
+        self.mask: Optional[Masker] = None
 
     def feed(self, chunk: bytes) -> List[str]:
         """The lines that ``chunk`` completes, without their ends."""
@@ -26,7 +29,7 @@ class LineReader:
         for piece in pieces[:-1]:
             self._take(piece, lines)
             if not self._skipping:
-                lines.append(self._rest.rstrip("\r"))
+                lines.append(self._shown(self._rest.rstrip("\r")))
             self._rest, self._skipping = "", False
         self._take(pieces[-1], lines)
         return lines
@@ -36,7 +39,7 @@ class LineReader:
         lines = self.feed(b"")
         self._take(self._decoder.decode(b"", True), lines)
         if self._rest and not self._skipping:
-            lines.append(self._rest.rstrip("\r"))
+            lines.append(self._shown(self._rest.rstrip("\r")))
         self._decoder.reset()
         self._rest, self._skipping = "", False
         return lines
@@ -46,5 +49,9 @@ class LineReader:
             return
         self._rest += piece
         if len(self._rest) > LINE_BYTES_MAX:
-            lines.append(self._rest[:LINE_BYTES_MAX] + CUT)
+            whole = len(self._rest) - (0 if self.mask is None else self.mask.unfinished(self._rest))
+            lines.append(self._shown(self._rest[:whole])[:LINE_BYTES_MAX] + CUT)
             self._rest, self._skipping = "", True
+
+    def _shown(self, line: str) -> str:
+        return line if self.mask is None else self.mask(line)

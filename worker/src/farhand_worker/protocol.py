@@ -18,8 +18,8 @@ The order of a session
     the agent ends that engine.
 6.  An attempt ends with exactly one final event: `Result` from the engine, or `Exit` from the agent
     when the engine ended without one. Log lines written before the end are sent before it.
-7.  `Request` and `Reply` fetch what a job needs (kept outcomes). `Outcome` brings the end of a call
-    that the job placed elsewhere; it may come more than once and is known by its key.
+7.  `Request` and `Reply` fetch what a job needs (kept outcomes, secrets, variables). `Outcome` brings
+    the end of a call that the job placed elsewhere; it may come more than once and is known by its key.
 8.  `Bye` is an orderly end: the worker is offline at once. Whatever it still held is queued again.
 
 A dropped socket ends none of this: the agent keeps its engines, reconnects and starts again at 1.
@@ -126,11 +126,16 @@ class Hello:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """The agent is there. ``at`` is its wall clock when it sent this, to show how far off that is."""
+    """The agent is there.
+
+    ``at`` is its wall clock when it sent this, to show how far off that is. ``behind`` names the jobs of
+    which something waits to be recorded: their silence proves nothing.
+    """
 
     type: ClassVar[str] = "heartbeat"
     n: int
     at: Optional[float] = None
+    behind: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,8 @@ class Bye:
 class Welcome:
     """The session stands. ``resume`` has one `Resume` (as a dict) for every job in ``Hello.held``.
 
-    ``labels`` are those of the token: what this worker may be.
+    ``labels`` are those of the token: what this worker may be. ``limits`` may hold ``engine_memory_bytes``
+    (an engine that is larger after a job is not kept) and ``spool_bytes``.
     """
 
     type: ClassVar[str] = "welcome"
@@ -196,6 +202,7 @@ class Welcome:
     session_key: str
     resume: List[Dict[str, Any]] = field(default_factory=list)
     labels: List[str] = field(default_factory=list)
+    limits: Dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -221,10 +228,13 @@ class Refused:
 class Assign:
     """One attempt of a job.
 
-    ``kind`` is ``run`` (``args`` encodes the parameters, a JSON object) or ``call`` (``args`` encodes
-    ``[positional, named]`` and ``key`` is the call's checkpoint key, the scope of what it calls).
-    ``entry`` is ``module:name`` inside the bundle. ``kept`` counts outcomes of earlier attempts; when
-    it is not zero the engine asks for them before it starts.
+    ``kind`` is ``run`` (``args`` encodes the parameters, a JSON object), ``call`` (``args`` encodes
+    ``[positional, named]`` and ``key`` is the call's checkpoint key, the scope of what it calls) or
+    ``hook`` (``args`` encodes the summary of a run that has ended, ``key`` is ``hook:STATE:INDEX``: the
+    flow's hook of that state and place). ``entry`` is ``module:name`` inside the bundle. ``kept`` counts
+    outcomes of earlier attempts; when it is not zero the engine asks for them before it starts.
+    ``settings`` may hold ``silence_timeout_s``, ``isolated`` (an engine of its own) and ``secrets`` (an
+    engine is only shared by jobs that declare the same).
     """
 
     type: ClassVar[str] = "assign"
@@ -272,6 +282,7 @@ class Reply:
     lease: int
     body: Optional[Dict[str, Any]] = None
     error: Optional[str] = None
+    code: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -435,7 +446,10 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Result:
-    """How user code ended: ``state`` is completed, failed or cancelled."""
+    """How user code ended: ``state`` is completed, failed or cancelled.
+
+    ``retryable`` is false for a failure that the flow's ``retry_on`` does not name.
+    """
 
     kind: ClassVar[str] = "result"
     state: str
@@ -444,11 +458,15 @@ class Result:
     message: str = ""
     value: Optional[Dict[str, Any]] = None
     error: Optional[Dict[str, Any]] = None
+    retryable: bool = True
 
 
 @dataclass(frozen=True)
 class Exit:
-    """The engine ended without a result. ``reason``: crashed, timeout, cancelled, stopped, not_started."""
+    """The engine ended without a result.
+
+    ``reason``: crashed, timeout, silence, cancelled, stopped, not_started.
+    """
 
     kind: ClassVar[str] = "exit"
     at: float

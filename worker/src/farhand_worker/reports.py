@@ -30,7 +30,7 @@ class Reports:
     engine's `Result` after the agent's lines, the agent's `Exit` after the engine's.
     """
 
-    def __init__(self, directory: Path, job: str, lease: int) -> None:
+    def __init__(self, directory: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX) -> None:
         self.job = job
         self.lease = lease
         stem = directory / f"{job}-{lease}"
@@ -39,6 +39,7 @@ class Reports:
         self._record_path = stem.with_name(stem.name + ".json")
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
+        self._bytes_max = bytes_max
         self._dropped = 0
         self._started_at: Optional[float] = None
         self.uploaded: Set[str] = set()
@@ -59,7 +60,7 @@ class Reports:
             return
         at = wall_now()
         reader = self._sources[AGENT]
-        if reader.size - reader.acked_offset > SPOOL_BYTES_MAX:
+        if reader.size - reader.acked_offset > self._bytes_max:
             self._dropped += len(lines)
             return
         events = [(Log.kind, as_dict(Log(at, line, stream, level))) for line in lines]
@@ -106,6 +107,11 @@ class Reports:
     def grow(self) -> int:
         """Look how much the engine has written; its size in bytes."""
         return self._sources[ENGINE].grow()
+
+    @property
+    def behind(self) -> bool:
+        """Whether the server has yet to record something that has been written."""
+        return any(reader.grow() > reader.acked_offset for reader in self._sources.values())
 
     @property
     def acked_bytes(self) -> int:

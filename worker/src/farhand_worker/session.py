@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Optional
+from typing import Any, Callable, Deque, Dict, List, Optional
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -34,11 +34,13 @@ class Session:
         heartbeat_s: float,
         reports: Callable[[], Optional[str]],
         receive: Callable[[Any], None],
+        behind: Callable[[], List[str]],
     ) -> None:
         self._socket = socket
         self._heartbeat_s = heartbeat_s
         self._reports = reports
         self._receive = receive
+        self._behind = behind
         self._control: Deque[str] = deque()
         self._wake = asyncio.Event()
         self._beat = 0
@@ -116,7 +118,7 @@ class Session:
         while True:
             self._beat += 1
             self._unanswered[self._beat] = lease_now()
-            self.send(Heartbeat(self._beat, time.time()))
+            self.send(Heartbeat(self._beat, time.time(), self._behind()))
             await asyncio.sleep(self._heartbeat_s)
             if len(self._unanswered) >= _BEATS_UNANSWERED:
                 raise SessionOver(f"no answer for {_BEATS_UNANSWERED * self._heartbeat_s:g} s")
