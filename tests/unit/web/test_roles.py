@@ -12,7 +12,7 @@ from farhand.web import create_app
 from farhand.web.audit import UNRECORDED
 from farhand.web.guard import SAFE_METHODS
 
-from .fakes import FakeServices, caller, problem_of
+from .fakes import FakeServices, caller, problem_of, signed_in
 from .routes import Route, routes
 
 ALL = routes(create_app(None))  # type: ignore[arg-type]
@@ -157,3 +157,32 @@ def test_the_audit_log_is_shown_newest_first_and_narrowed(app: Any) -> None:
     assert [item["action"] for item in items] == ["delete_variable", "set_variable"]
     items = admin.get("/api/v1/audit", params={"action": "set_variable"}).json()["items"]
     assert [item["subject"] for item in items] == ["a"]
+
+
+def test_the_console_shows_admins_tokens_names_and_the_audit_log(app: Any, services: FakeServices) -> None:
+    admin = caller(app, "admin-secret")
+    admin.post("/api/v1/workers/tokens", json={"name": "anna", "role": "viewer", "expires_s": 1e9})
+    admin.put("/api/v1/secrets/warehouse", json={"value": "hunter2-hunter2"})
+    admin.put("/api/v1/variables/batch-size", json={"value": "a-plain-value"})
+    browser = signed_in(app)
+    page = browser.get("/access").text
+    assert "anna" in page
+    assert "warehouse" in page
+    assert "batch-size" in page
+    assert "hunter2" not in page
+    assert "a-plain-value" not in page
+    assert "text-of-" not in page
+    assert "Revoke" in browser.get("/fragments/tokens").text
+    told = browser.get("/audit").text
+    for word in ("create token", "set secret", "warehouse", "sign in", "console"):
+        assert word in told
+    narrowed = browser.get("/audit", params={"action": "set_secret"}).text
+    assert "create token" not in narrowed
+    assert 'href="./audit"' in narrowed
+
+
+@pytest.mark.parametrize("role", ["operator", "viewer"])
+def test_the_console_hides_from_others_what_they_may_not_see(app: Any, role: str) -> None:
+    page = caller(app, f"{role}-secret").get("/").text
+    assert "Audit" not in page
+    assert ">Access<" not in page
