@@ -16,7 +16,8 @@ import os
 import signal
 import sys
 import zipfile
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,7 @@ class Packed:
 
 async def pack(
     root: Path, inspect_s: float = INSPECT_S, before: Packed | None = None
-) -> AsyncIterator[Packed]:
+) -> AsyncGenerator[Packed]:
     """The project in ``root``. The last one is final; earlier ones lack modules that import slowly.
 
     Modules whose files are those of ``before`` are not imported again. Raises `Usage` when the directory
@@ -104,10 +105,11 @@ async def pack(
     settings = await asyncio.to_thread(projectfile.read, root)
     failed = {trouble.file for trouble in before.offer.errors} if before else set[str]()
     known = {f: v for f, v in before.versions.items() if f not in failed} if before else {}
-    async for inspection in _inspect(root, settings.include, inspect_s, known):
-        unchanged = set(inspection.unchanged)
-        kept = [flow for flow in before.offer.flows if flow.file in unchanged] if before else []
-        yield await asyncio.to_thread(_packed, root, settings.name, inspection, kept)
+    async with aclosing(_inspect(root, settings.include, inspect_s, known)) as inspections:
+        async for inspection in inspections:
+            unchanged = set(inspection.unchanged)
+            kept = [flow for flow in before.offer.flows if flow.file in unchanged] if before else []
+            yield await asyncio.to_thread(_packed, root, settings.name, inspection, kept)
 
 
 async def pack_whole(root: Path, inspect_s: float = INSPECT_S) -> Packed:
@@ -160,7 +162,7 @@ def fingerprint_of(contents: Mapping[str, bytes], part: Iterable[str]) -> str:
 
 async def _inspect(
     root: Path, include: Iterable[str], inspect_s: float, known: Mapping[str, str]
-) -> AsyncIterator[Inspection]:
+) -> AsyncGenerator[Inspection]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 from ..errors import FarhandError
@@ -42,6 +43,7 @@ class Watcher(Service):
         self._inspect_s = inspect_s
         self._seen: Seen = {}
         self._packed: Packed | None = None
+        self._taking: asyncio.Task[None] | None = None
         self._complete = asyncio.Event()
 
     async def ready(self) -> Packed | None:
@@ -49,13 +51,20 @@ class Watcher(Service):
         await self._complete.wait()
         return self._packed
 
+    async def stop(self) -> None:
+        """End, and end what is being read."""
+        await super().stop()
+        await self._abandon()
+
     async def _work(self) -> None:
         while True:
             began = time.monotonic()
             seen = await asyncio.to_thread(look, self._root)
             took_s = time.monotonic() - began
             if seen != self._seen:
-                await self._take(await self._quiet(seen))
+                self._seen = await self._quiet(seen)
+                await self._abandon()  # a module that still imports must not hold up a change
+                self._taking = asyncio.create_task(self._take(), name="reading the project")
             await asyncio.sleep(max(LOOK_S, _SHARE * took_s))
 
     async def _quiet(self, seen: Seen) -> Seen:
@@ -67,19 +76,24 @@ class Watcher(Service):
                 break
         return seen
 
-    async def _take(self, seen: Seen) -> None:
-        """Read the directory; changes meanwhile are a reason to read it again, at the next look."""
+    async def _abandon(self) -> None:
+        taking, self._taking = self._taking, None
+        if taking is not None:
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+
+    async def _take(self) -> None:
+        """Read the directory; what changes meanwhile is a reason to read it again, at the next look."""
         try:
-            before = self._packed
-            async for packed in pack(self._root, self._inspect_s, before):
-                await self._projects.serve(self._root, packed)
-                self._packed = packed
-                self._complete.set()
-        except FarhandError as error:
-            log.error("%s was not read: %s", self._root, error)
-            name = self._packed.name if self._packed else "default"
-            await self._projects.note(name, str(error))
-        self._seen = seen
+            async with aclosing(pack(self._root, self._inspect_s, self._packed)) as versions:
+                async for packed in versions:
+                    await self._projects.serve(self._root, packed)
+                    self._packed = packed
+                    self._complete.set()
+        except Exception as error:  # whatever is wrong with a directory, the server goes on with what it has
+            unexpected = None if isinstance(error, FarhandError) else error
+            log.error("%s was not read: %s", self._root, error, exc_info=unexpected)
+            await self._projects.note(self._packed.name if self._packed else "default", str(error))
         self._complete.set()
 
 
