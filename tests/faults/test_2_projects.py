@@ -42,6 +42,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path, project: Path) -> Iterator[Deployment]:
+    (tmp_path / "deployment").mkdir()
     with deployed(tmp_path / "deployment", project=project, parallel=1) as deployment:
         yield deployment
 
