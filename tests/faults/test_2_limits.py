@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.harness.deployment import FAST, Deployment
+from tests.harness.deployment import FAST, PROJECT, Deployment, deployed
+from tests.harness.receivers import Mail, Web
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 
@@ -91,3 +93,37 @@ def test_an_isolated_flow_has_an_engine_of_its_own(deployment: Deployment) -> No
     alone = {pid("alone"), pid("alone")}
     assert len(alone) == 2
     assert shared not in alone
+
+
+_NOTIFYING = """
+from farhand import flow, notify
+
+tell = [notify(webhook={url!r}), notify(email="me@example.org", smtp={smtp!r})]
+
+
+@flow(on_failed=tell)
+def noticed(day: str) -> None:
+    raise ValueError("as asked")
+"""
+
+
+def test_a_failed_run_is_told_by_webhook_and_by_mail(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(PROJECT, project, ignore=shutil.ignore_patterns("__pycache__"))
+    web, mail = Web(), Mail()
+    (project / "noticed.py").write_text(_NOTIFYING.format(url=web.url, smtp=mail.address))
+    try:
+        with deployed(tmp_path, project=project) as deployment:
+            run_id = deployment.start_run("noticed", day="monday")
+            deployment.wait_for_run(run_id, "failed")
+            eventually(lambda: web.got and mail.letters, what="both have arrived")
+            eventually(
+                lambda: [state for _, state in hooks_of(deployment, run_id)] == ["completed"] * 2,
+                what="both are recorded",
+            )
+    finally:
+        web.close()
+        mail.close()
+    [(_, _, body)] = web.got
+    assert (body["run"]["id"], body["run"]["params"]) == (run_id, {"day": "monday"})
+    assert run_id.encode() in mail.letters[0][2]

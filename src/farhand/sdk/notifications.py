@@ -19,6 +19,7 @@ _TRIES = 3
 _TIMEOUT_S = 10.0
 _PAUSE_S = 1.0
 _SMTPS = 465
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 def notify(
@@ -196,10 +197,17 @@ class _Email(_Way):
                     server.starttls(context=context)
                     server.ehlo()
                 if self._user is not None and password is not None:
-                    server.login(self._user, password)
+                    self._sign_in(server, self._user, password)
                 server.send_message(message)
         except (smtplib.SMTPAuthenticationError, smtplib.SMTPRecipientsRefused) as error:
             raise _Rejected(str(error)) from None
+
+    def _sign_in(self, server: Any, user: str, password: str) -> None:
+        from ssl import SSLSocket  # noqa: PLC0415 - only when there is something to tell
+
+        if not isinstance(server.sock, SSLSocket) and self._host not in _THIS_MACHINE:
+            raise _Rejected("it offers no TLS, and the password is not sent without")
+        server.login(user, password)
 
 
 def _server(smtp: Optional[str]) -> Tuple[str, int]:
