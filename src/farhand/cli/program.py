@@ -46,7 +46,7 @@ COMMANDS = (
     Entry("variables", "variables", "Plain values that jobs may read."),
     Entry("audit", "audit", "Who changed what."),
     Entry("completion", "completion", "Print the shell's part of completion by TAB."),
-    Entry("doctor", "doctor", "Look for what is wrong with this machine and its server."),
+    Entry("doctor", "doctor", "Look for what is wrong, and show what everything runs on."),
 )
 """In the order in which help lists them."""
 

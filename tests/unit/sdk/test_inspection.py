@@ -121,3 +121,23 @@ def test_odd_directories_are_survived(root: Path) -> None:
     write(root, "my-flows/etl.py", FLOW.format("etl"))
     os.symlink(root, root / "loop")
     assert [flow["entry"] for flow in inspect(root)["flows"]] == ["my-flows.etl:etl"]
+
+
+def test_odd_names_and_layouts_are_imported_as_python_would(root: Path) -> None:
+    """B135, B139: relative and lazy imports, no __init__, names of others, dashes, stale caches."""
+    write(root, "queue.py", FLOW.format("queued"))
+    write(root, "my-flows/daily.py", FLOW.format("daily"))
+    write(root, "space/inner/lazy.py", FLOW.format("lazy") + "    from .near import y\n    return y\n")
+    write(root, "space/inner/near.py", "y = 1\n")
+    write(root, "__pycache__/stale.cpython-311.pyc", "not even compiled")
+    write(root, "only/compiled.pyc", "not even compiled")
+    found = inspect(root)
+    assert found["errors"] == []
+    entries = {flow["name"]: flow["entry"] for flow in found["flows"]}
+    assert entries == {
+        "queued": "queue:queued",
+        "daily": "my-flows.daily:daily",
+        "lazy": "space.inner.lazy:lazy",
+    }
+    assert "space/inner/near.py" in found["parts"]["space/inner/lazy.py"]
+    assert not [name for name in found["files"] if name.endswith(".pyc")]
