@@ -185,7 +185,7 @@ def load(
 
 
 HIDDEN = "(hidden)"
-SECRETS = ("FARHAND_ADMIN_TOKEN", "FARHAND_SECRET_KEY")
+SECRETS = ("FARHAND_ADMIN_TOKEN", "FARHAND_SEALING_KEY")
 """Secrets that the environment may hold, or name a file of with ``_FILE``."""
 
 

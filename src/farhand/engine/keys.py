@@ -53,17 +53,17 @@ def admin_token(path: Path, environment: Mapping[str, str]) -> str:
 
 def secret_key(path: Path, environment: Mapping[str, str]) -> bytes:
     """The key that seals secrets: the environment's, or the file's, made where there is none."""
-    given = _from_environment("FARHAND_SECRET_KEY", "the secret key", environment)
+    given = _from_environment("FARHAND_SEALING_KEY", "the sealing key", environment)
     if given is None:
         if not path.exists():
             write_private(path, base64.b64encode(secrets.token_bytes(SECRET_KEY_BYTES)) + b"\n")
-        given = _read(path, "the secret key")
+        given = _read(path, "the sealing key")
     key = b""
     with contextlib.suppress(binascii.Error, ValueError):
         key = base64.b64decode(given, validate=True)
     if len(key) != SECRET_KEY_BYTES:
         raise Usage(
-            f"the secret key (FARHAND_SECRET_KEY, or {path}) is not {SECRET_KEY_BYTES} bytes in base64; "
+            f"the sealing key (FARHAND_SEALING_KEY, or {path}) is not {SECRET_KEY_BYTES} bytes in base64; "
             "put back the one that the secrets were set with"
         )
     return key

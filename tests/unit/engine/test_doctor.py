@@ -86,7 +86,7 @@ def test_settings_are_shown_with_their_source_and_without_secrets(tmp_path: Path
         "FARHAND_PORT": "9000",
         "FARHAND_DATABASE": "postgresql://me:hunter2@host/name?password=hunter2",
         "FARHAND_ADMIN_TOKEN": "hunter2",
-        "FARHAND_SECRET_KEY_FILE": "hunter2",
+        "FARHAND_SEALING_KEY_FILE": "hunter2",
     }
     read = config.load({"home": tmp_path}, environment=environment)
     shown = {name: (value, source) for name, value, source in config.shown(read, environment)}

@@ -125,20 +125,20 @@ async def test_the_key_outlives_a_restart_and_another_key_says_so(
     assert await again.secrets.load() == []
     assert again.masker(VALUE) == MASK
     given = base64.b64encode(bytes(32)).decode()
-    other = Vault(store, home, {"FARHAND_SECRET_KEY": given})
+    other = Vault(store, home, {"FARHAND_SEALING_KEY": given})
     assert await other.secrets.load() == ["db"]
     with pytest.raises(Conflict, match="sealed with another key"):
         await other.secrets.read("db", a_job_with("db"), 7.0)
     file = tmp_path / "key"
     file.write_text((home / "secret-key").read_text())
-    from_file = Vault(store, tmp_path / "other", {"FARHAND_SECRET_KEY_FILE": str(file)})
+    from_file = Vault(store, tmp_path / "other", {"FARHAND_SEALING_KEY_FILE": str(file)})
     assert await from_file.secrets.load() == []
 
 
 @pytest.mark.parametrize("key", ["short", "é" * 44, base64.b64encode(bytes(16)).decode()])
 async def test_a_key_that_is_none_stops_the_start(store: Store, home: Path, key: str) -> None:
     with pytest.raises(Usage, match="not 32 bytes in base64"):
-        Vault(store, home, {"FARHAND_SECRET_KEY": key})
+        Vault(store, home, {"FARHAND_SEALING_KEY": key})
 
 
 @pytest.mark.parametrize(

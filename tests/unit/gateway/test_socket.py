@@ -89,7 +89,7 @@ class Gateway:
         self.world = world
         masker = Masker()
         self.audit = Audit(world.store, masker)
-        self.secrets = Secrets(world.store, Path(), masker, self.audit, {"FARHAND_SECRET_KEY": KEY})
+        self.secrets = Secrets(world.store, Path(), masker, self.audit, {"FARHAND_SEALING_KEY": KEY})
         self.variables = Variables(world.store)
         self.serving: list[asyncio.Task[None]] = []
 
