@@ -23,7 +23,8 @@ def why(client: Client, run: str, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    click.echo(f"{answer['run']} is {answer['state']}: {answer['message']}")
+    why = f": {answer['message']}" if answer["message"] else ""
+    click.echo(f"{answer['run']} is {answer['state']}{why}")
     if answer["until"] is not None:
         click.echo(f"It is due {moment(answer['until'])}.")
     _print_considered(answer["considered"])

@@ -83,4 +83,5 @@ def _queued(run: Run, waiting: Waiting) -> tuple[str, str]:
 def _told(run: Run) -> str:
     if run.message:
         return run.message
-    return f"{run.state}: {run.reason}" if is_terminal(RUN, run.state) and run.reason else run.state
+    says_more = is_terminal(RUN, run.state) and run.reason not in ("", run.state)
+    return run.reason.replace("_", " ") if says_more else ""
