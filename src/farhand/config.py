@@ -83,6 +83,12 @@ def _networks(value: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
+def _log_format(value: Any) -> str:
+    if value not in ("text", "json"):
+        raise ValueError("is no form of log; give text or json")
+    return str(value)
+
+
 def _cores() -> int:
     return os.cpu_count() or 1
 
@@ -116,6 +122,7 @@ SETTINGS: tuple[Setting, ...] = (
         _networks,
         "Addresses or networks of proxies whose forwarded headers are believed, separated by commas.",
     ),
+    Setting("log_format", "text", _log_format, "How the server logs: text, or json, an object a line."),
     Setting("heartbeat_s", _TIMES.heartbeat_s, _some_seconds, "How often a worker says that it is there."),
     Setting("lease_s", _TIMES.lease_s, _some_seconds, "How long an attempt may run unheard of."),
     Setting("margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease."),
@@ -148,6 +155,7 @@ class Config:
     inspect_s: float
     engine_memory: int
     spool_limit: int
+    log_format: str
     times: Times
     root: Path | None
     sources: Mapping[str, str]

@@ -18,7 +18,6 @@ import os
 import secrets
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -257,17 +256,3 @@ def mask_logs(masker: Masker) -> None:
     for handler in logging.getLogger().handlers:
         inner = handler.formatter or logging.Formatter()
         handler.setFormatter(_Masked(inner.inner if isinstance(inner, _Masked) else inner, masker))
-
-
-def configure_logging(level: int = logging.INFO) -> None:
-    """Log to stderr with time and level."""
-    logging.basicConfig(
-        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-    )
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """uvicorn takes a handshake that was answered by a refusal for one that was not answered at all."""
-    return record.getMessage() != "ASGI callable returned without completing handshake."

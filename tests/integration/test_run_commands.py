@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.harness.deployment import Deployment, deployed, environment
@@ -253,3 +254,17 @@ def test_an_artifact_is_listed_and_fetched(deployment: Deployment, call, tmp_pat
 def test_a_shell_is_told_how_to_complete(call) -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_FARHAND_COMPLETE" in call("completion", shell)
+
+
+def test_figures_are_scraped_with_a_token_only(deployment: Deployment) -> None:
+    deployment.wait_for_run(deployment.start_run("score", lr=0.5), "completed")
+    assert httpx2.get(f"{deployment.url}/metrics").status_code == 401
+    answer = httpx2.get(f"{deployment.url}/metrics", headers=deployment.client.headers)
+    assert answer.headers["content-type"].startswith("text/plain")
+    figures = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
+    assert float(figures['farhand_runs_ended_total{state="completed"}']) >= 1
+    assert float(figures['farhand_dispatch_seconds_bucket{le="+Inf"}']) >= 1
+    assert figures['farhand_workers{state="online"}'] == "1.0"
+    assert float(figures["farhand_store_operations_total"]) >= float(figures["farhand_store_commits_total"])
+    for name in ("farhand_queue_jobs", 'farhand_runs_open{state="running"}', "farhand_loop_lag_seconds"):
+        assert name in figures

@@ -37,6 +37,11 @@ from .program import finish
     metavar="URL",
     help="A PostgreSQL database for the store, postgresql://user@host/name; SQLite in the home by default.",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="How to log to stderr: text, or an object a line.",
+)
 @click.option("--no-open", is_flag=True, help="Do not open the console in a browser.")
 def serve(
     directory: Path | None,
@@ -48,6 +53,7 @@ def serve(
     trusted_proxy: str | None,
     home: Path | None,
     database: str | None,
+    log_format: str | None,
     no_open: bool,
 ) -> None:
     """Run the server.
@@ -55,9 +61,9 @@ def serve(
     DIRECTORY holds the flows it offers. The console's address is printed as a link that signs in once.
     """
     from .. import config
-    from ..server import Server, configure_logging
+    from ..logs import configure_logging
+    from ..server import Server
 
-    configure_logging()
     flags = {
         "host": host,
         "port": port,
@@ -67,9 +73,11 @@ def serve(
         "trusted_proxy": trusted_proxy,
         "home": home,
         "database": database,
+        "log_format": log_format,
     }
     root = None if directory is None else directory.absolute()
     settings = config.load(flags, root=root)
+    configure_logging(settings.log_format)
     opens = not no_open and _has_browser()
 
     def say(line: str) -> None:

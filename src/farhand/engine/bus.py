@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,12 +28,19 @@ class Bus:
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[Notice | None]] = set()
+        self._observers: list[Callable[[Notice], None]] = []
         self._closed = False
+
+    def observe(self, observer: Callable[[Notice], None]) -> None:
+        """Call ``observer`` with every notice from now on, at once; it must be quick and never fail."""
+        self._observers.append(observer)
 
     def publish(self, notice: Notice) -> None:
         """Hand ``notice`` to every subscriber; nothing happens once the bus is closed."""
         if self._closed:
             return
+        for observer in self._observers:
+            observer(notice)
         for queue in self._queues:
             if queue.qsize() >= _BACKLOG_MAX:
                 while not queue.empty():

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from farhand_worker import protocol
@@ -45,6 +46,7 @@ class Dispatcher(Service):
         consequences: Consequences,
         bus: Bus,
         wakeup: Wakeup,
+        handed_over: Callable[[float], None] = lambda _: None,
     ) -> None:
         super().__init__()
         self._store = store
@@ -54,6 +56,7 @@ class Dispatcher(Service):
         self._bus = bus
         self._wakeup = wakeup
         self._promised: Counter[str] = Counter()
+        self._handed_over = handed_over
         self._handing: set[asyncio.Task[None]] = set()
         self.holding_back = True
         """True until the server has heard who holds what, and again when it stops."""
@@ -130,6 +133,8 @@ class Dispatcher(Service):
         else:
             link.send(_assign(leased))
             link.expect(leased.job.id, leased.job.lease or 0)
+            if leased.job.attempt == 1:
+                self._handed_over(time.time() - max(job.created_at, job.not_before))
             self._bus.publish(Notice("run", leased.run.id, leased.run))
 
     def _put_back(self, job: Job) -> None:

@@ -166,6 +166,10 @@ class Runs:
         page = await self._store.runs.page(limit, cursor, Wanted(flow, state, sweep, since_id, text, host))
         return Page([self._explained(run) for run in page.items], page.next)
 
+    async def counts(self) -> dict[str, int]:
+        """How many runs are in each state that is not the end of one."""
+        return await self._store.runs.counts()
+
     async def attempts(self, id: str) -> list[Attempt]:
         """Every hand-off of the run's own job, the first one first."""
         return await self._store.runs.attempts(await self._whole(id))

@@ -37,6 +37,7 @@ from .secrets import Secrets
 from .service import Wakeup
 from .tokens import Tokens
 from .variables import Variables
+from .vitals import Vitals
 from .why import Explanations
 from .workers import Workers
 
@@ -63,7 +64,10 @@ class Services:
         self.fleet = Fleet(times)
         wakeup = Wakeup()
         consequences = Consequences(self.queue, self.fleet, self.bus, wakeup)
-        self.dispatcher = Dispatcher(store, self.queue, self.fleet, consequences, self.bus, wakeup)
+        self.vitals = Vitals(self.bus)
+        self.dispatcher = Dispatcher(
+            store, self.queue, self.fleet, consequences, self.bus, wakeup, self.vitals.handed_over
+        )
         self.rescuer = Rescuer(store, self.fleet, consequences, self.bus)
         self.attachments = Attachments(store, self.fleet, self.rescuer, consequences, self.bus, wakeup)
         self.overdue = Overdue(store, self.fleet, consequences)
@@ -106,6 +110,7 @@ class Services:
                 member.labels, member.parallel = frozenset(known.labels), known.parallel
                 member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
         await self.inbox.reconcile()
+        self.vitals.start()
         self.dispatcher.start()
         self.rescuer.begin()
         self.overdue.start()
@@ -123,4 +128,5 @@ class Services:
         await self.overdue.stop()
         await self.inbox.stop()
         await self.pruner.stop()
+        await self.vitals.stop()
         self.bus.close()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import IllegalTransition
-from ..lifecycle import RUN_INITIAL
+from ..lifecycle import RUN, RUN_INITIAL, is_terminal
 from ..model import Attempt, Job, Page, Run
 from .changes import Changes, Effects
 from .database import Database
@@ -80,6 +80,14 @@ class Runs:
         page may have few items, or none, and still be followed by another.
         """
         return await self._database.read(lambda connection: _page(connection, limit, cursor, wanted))
+
+    async def counts(self) -> dict[str, int]:
+        """How many runs are in each state that is not the end of one; those are few."""
+        states = [state for state in RUN if not is_terminal(RUN, state)]
+        sql = "SELECT count(*) FROM runs WHERE state = ?"
+        return await self._database.read(
+            lambda connection: {s: int(connection.execute(sql, (s,)).fetchone()[0]) for s in states}
+        )
 
     async def attempts(self, run_id: str) -> list[Attempt]:
         """The attempts of the run's own job, first to last. A placed call has attempts of its own."""

@@ -18,6 +18,7 @@ from . import (
     health,
     problems,
     projects,
+    prometheus,
     runs,
     schedules,
     secrets,
@@ -76,6 +77,7 @@ def create_app(services: Services, settings: WebSettings | None = None) -> FastA
     for group in _GROUPS:
         app.include_router(group.router, prefix=API)
     app.include_router(health.router)
+    app.include_router(prometheus.router)
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     audited: Any = audit.Audited
