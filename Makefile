@@ -50,5 +50,5 @@ $(VENV)/.test: $(VENV)/.python $(DESCRIBED)
 	@touch $@ $(VENV)/.base
 
 $(VENV)/.check: $(VENV)/.python $(DESCRIBED)
-	$(PIP) --editable ./worker --editable '.[test,check]'
+	$(PIP) --editable ./worker --editable '.[test,check,examples]'
 	@touch $@ $(VENV)/.base $(VENV)/.test

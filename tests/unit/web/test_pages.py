@@ -216,3 +216,23 @@ def test_a_placed_call_that_waits_says_why_and_names_no_worker(app: Any, service
     text = browser.get("/runs/0run1/work").text
     assert "waits for label gpu" in text
     assert "server" not in text
+
+
+def test_an_ended_run_is_retried_from_its_page_and_the_new_one_is_shown(
+    app: Any, services: FakeServices
+) -> None:
+    services.runs.items["0run2"] = make_run("0run2", state="failed", result=None)
+    browser = signed_in(app)
+    page = browser.get("/runs/0run2").text
+    assert 'action="../runs/0run2/retry"' in page
+    answer = browser.post(
+        "/runs/0run2/retry",
+        data={"from": "start"},
+        headers={"sec-fetch-site": "same-origin"},
+        follow_redirects=False,
+    )
+    assert answer.status_code == 303
+    new = answer.headers["location"].removeprefix("../")
+    assert (services.runs.items[new].retry_of, services.runs.items[new].reason) == ("0run2", "start")
+    foreign = browser.post("/runs/0run2/retry", headers={"sec-fetch-site": "cross-site"})
+    assert foreign.status_code == 403

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
+from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Query, Request
-from starlette.responses import FileResponse, Response, StreamingResponse
+from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 
+from ...engine.runs import FAILURE
 from ...engine.services import Services
 from ...errors import NotFound
 from ...lifecycle import RUN, is_terminal
 from ...model import MetricPoint, Run
+from ..access import require
 from ..artifacts import SANDBOX, download
 from ..asking import Asking
 from ..paging import After
@@ -47,6 +50,14 @@ async def run_page(request: Request, id: str, services: Asking, visitor: Visitor
         more=len(lines.items) == LOG_PAGE,
         tail=tail,
     )
+
+
+@router.post("/runs/{id}/retry", dependencies=[Depends(require("start"))])
+async def retry_run(request: Request, id: str, services: Asking) -> Response:
+    """Retry the run and show the new one. The guard has seen to it that a page of ours asks."""
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    run = await services.runs.retry(id, "".join(form.get("from", [FAILURE])))
+    return RedirectResponse(f"../{run.id}", status_code=303)
 
 
 @router.get("/runs/{id}/state")
