@@ -50,10 +50,13 @@ class Overdue(Service):
                 due_at = looked_at + _AGAIN_S  # it was due at the last look, and could not be ended then
             await self._wakeup.wait(delay_until(due_at, time.monotonic))
             looked_at = time.monotonic()
-            for member, holding in self._limited():
-                passed = [ending for due_at, ending in self._limits(holding) if due_at <= looked_at]
-                if passed and self._can_be_asked(member, holding):
-                    await self._end(member, holding, passed[0])
+            await self._end_what_is_due(looked_at)
+
+    async def _end_what_is_due(self, now: float) -> None:
+        for member, holding in self._limited():
+            passed = [ending for due_at, ending in self._limits(holding) if due_at <= now]
+            if passed and self._can_be_asked(member, holding):
+                await self._end(member, holding, passed[0])
 
     def _limited(self) -> list[tuple[Member, Holding]]:
         return [

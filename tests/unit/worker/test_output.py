@@ -7,6 +7,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
+from farhand_worker.masking import MASK, Masker
 from farhand_worker.output import CUT, LINE_BYTES_MAX, LineReader
 
 
@@ -52,3 +53,14 @@ def test_where_the_reads_are_cut_makes_no_difference(content: bytes, cuts: list[
     places = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
     pieces = [content[a:b] for a, b in itertools.pairwise(places)]
     assert _lines(*pieces) == _lines(content)
+
+
+def test_a_secret_is_masked_also_where_the_line_is_cut() -> None:
+    reader = LineReader()
+    reader.mask = Masker()
+    reader.mask.add("hunter22")
+    before = b"x" * (LINE_BYTES_MAX - 4)
+    lines = [*reader.feed(b"a hunt"), *reader.feed(b"er22\n" + before + b"hunter"), *reader.feed(b"22 and\n")]
+    assert lines[0] == f"a {MASK}"
+    assert "hunt" not in lines[1]
+    assert lines[1].endswith(CUT)
