@@ -67,7 +67,10 @@ class Reports:
         return await self._store.reports.is_current(job_id, lease)
 
 
-def _typed(entry: list[Any]) -> Any:
+def _typed(entry: Any) -> Any:
+    """The event in an entry of a frame; what was read the quick way is one already."""
+    if type(entry) is not list:
+        return entry
     try:
         kind, body = entry[0], entry[1]
         return msgspec.convert(body, protocol.EVENTS[kind], strict=False)

@@ -13,6 +13,8 @@ import msgspec
 
 from farhand_worker import protocol
 
+from ..engine.batches import quick
+
 GREETING = "greeting"
 ATTACHED = "attached"
 CLOSED = "closed"
@@ -36,7 +38,7 @@ class Session:
 
     def receive(self, text: str) -> Any:
         """The message in a frame, when it may come now."""
-        message = _typed(protocol.decode(text))
+        message = quick(text) or _typed(protocol.decode(text))
         if self.state == GREETING and not isinstance(message, protocol.Hello):
             raise protocol.ProtocolViolation(f"a session begins with hello, not {message.type}")
         if self.state == ATTACHED and not isinstance(message, _FROM_AGENT):

@@ -76,6 +76,17 @@ class LineStream(io.TextIOBase):
         if frame is None or not text:
             return
         thread = threading.get_ident()
+        if not self._skipping:
+            if text == "\n":  # print() writes a text, and then its end
+                known = self._pieces.pop(thread, None)
+                self._log(frame, "" if known is None else known[1])
+                return
+            if thread not in self._pieces and len(text) <= LINE_CHARS_MAX and "\n" not in text:
+                self._pieces[thread] = (frame, text)
+                return
+        self._record_pieces(frame, thread, text)
+
+    def _record_pieces(self, frame: Frame, thread: int, text: str) -> None:
         if self._skipping and thread in self._skipping:
             _, ended, text = text.partition("\n")
             if not ended:

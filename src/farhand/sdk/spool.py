@@ -75,7 +75,7 @@ class Spool(Recorder):
                 self._changed.notify_all()
             urgent, self._rung_urgently = self._rung_urgently, False
             self._armed = True
-            if not self._closed and self._end() > read:
+            if not self._closed and self._size > read:
                 self._ring(urgent)
 
     def settle(self, check: Callable[[], None]) -> None:
@@ -109,16 +109,14 @@ class Spool(Recorder):
         """An engine has no terminal."""
 
     def _append(self, content: bytes) -> None:
+        end = self._size + len(content)
         try:
             while content:
                 content = content[os.write(self._fd, content) :]
         except OSError:  # a full disk: a torn line would join the next one
             os.ftruncate(self._fd, self._size)
             raise
-        self._size = self._end()
-
-    def _end(self) -> int:
-        return os.lseek(self._fd, 0, os.SEEK_END)
+        self._size = end
 
     def _ring(self, urgent: bool) -> None:
         if self._armed or (urgent and not self._rung_urgently):
