@@ -55,7 +55,7 @@ def test_a_million_lines_are_stored_in_seconds_and_hold_up_nobody(deployment: De
     took_s = time.monotonic() - began
     last = deployment.items(f"/runs/{flood}/logs", after=999_990, limit=100)
     assert [line["text"] for line in last] == [f"line {number}" for number in range(999_990, 1_000_000)]
-    assert took_s < 30, f"it took {took_s:.1f} s"
+    assert took_s < 60, f"it took {took_s:.1f} s"
 
 
 @pytest.mark.fault("2.7")

@@ -30,6 +30,11 @@ _ORPHANED = 75
 """The exit code of an engine whose agent is gone."""
 
 
+def refused(code: Optional[str], message: str) -> FarhandError:
+    """The exception of a refusal that came with a code."""
+    return _REFUSALS.get(code or "", FarhandError)(message)
+
+
 class Channel:
     """Sends and receives frames. ``on(type, handler)`` before ``start()``."""
 
@@ -67,7 +72,7 @@ class Channel:
             self._replies.pop(number, None)
         header = waiting.header
         if header.get("error"):
-            raise _REFUSALS.get(header.get("code") or "", FarhandError)(str(header["error"]))
+            raise refused(header.get("code"), str(header["error"]))
         return header.get("body")
 
     def _on_reply(self, header: Header) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Dict, Optional
 from farhand.errors import NotSerializable
 
 from . import encoding
+from .channel import refused
 from .context import Frame, Recorder, Run, enter, set_root
 from .processes import read_frame, write_frame
 
@@ -47,6 +48,15 @@ class Relay(Recorder):
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one event line to the run's record."""
         self.say("event", (text, urgent))
+
+    def ask(self, kind: str, args: Dict[str, Any]) -> Any:
+        """A secret or a variable, which the parent gets. Raises its refusal."""
+        with self._lock:
+            write_frame(self._writes, pickle.dumps(("ask", (kind, args)), protocol=5))
+            answer, refusal = pickle.loads(read_frame(self._reads))
+        if refusal is not None:
+            raise refused(*refusal)
+        return answer
 
     def blob_path(self, digest: str) -> Path:
         """The file of a digest, which the parent finds or fetches."""
@@ -84,7 +94,7 @@ def work(reads: int, writes: int) -> None:
 def _value(facts: Facts, relay: Relay) -> Any:
     relay.begin(facts["blobs"], facts["recording"])
     sys.path[:] = facts["path"]
-    run = Run(facts["run"], facts["flow"], relay, attempt=facts["attempt"])
+    run = Run(facts["run"], facts["flow"], relay, attempt=facts["attempt"], ask=relay.ask)
     frame = Frame(run, facts["key"], facts["name"])
     _import(facts)
     step, args, kwargs = pickle.loads(facts["work"])

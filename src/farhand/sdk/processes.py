@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Optional
 from farhand.errors import FarhandError, NotSerializable, ProcessDied
 
 from . import encoding
+from .context import current
 from .interrupts import interrupter, uninterrupted
 from .restore import descendants
+from .secrets import secret, variable
 
 if TYPE_CHECKING:
     from .calls import Call
@@ -167,11 +169,20 @@ class _Child:
             kind, content = pickle.loads(bytes(self._frames[LENGTH.size : end]))
             del self._frames[:end]
             if kind == "event":
+                self._reported()
                 self._made.run.recorder.write(*content)
             elif kind == "blob":
                 self._send(pickle.dumps(self._blob(content)))
+            elif kind == "ask":
+                self._send(pickle.dumps(_answer(*content)))
             else:
                 self._ended = (kind, content)
+
+    def _reported(self) -> None:
+        """What the child says, this call has said."""
+        frame = current()
+        if frame is not None:
+            frame.reported()
 
     def _blob(self, digest: str) -> Any:
         try:
@@ -202,6 +213,14 @@ class _Child:
                 stream.close()
         for fd in (self._woken, self._waker, self._to, self._from):
             os.close(fd)
+
+
+def _answer(kind: str, args: Dict[str, Any]) -> Any:
+    """A secret or a variable for the child, as this process gets and hides it; or the refusal."""
+    try:
+        return {"value": {"secret": secret, "variable": variable}[kind](args["name"])}, None
+    except FarhandError as error:
+        return None, (error.code, str(error))
 
 
 def _kill(pid: int) -> None:

@@ -170,3 +170,32 @@ def test_not_serializable_is_what_a_secret_argument_of_a_placed_call_meets() -> 
     Made.run = run  # type: ignore[attr-defined]
     with pytest.raises(NotSerializable, match="holds a secret"):
         placing._refuse_secrets(Made(), {"enc": "json", "text": json.dumps([VALUE])})  # type: ignore[arg-type]
+
+
+@task(process=True, secrets=["db"])
+def in_a_child() -> int:
+    value = secret("db")
+    print("child:", value)
+    return len(value)
+
+
+@flow
+def asks_in_a_child() -> int:
+    return in_a_child()
+
+
+@task(process=True)
+def careless_child() -> str:
+    return secret("db")
+
+
+@flow
+def asks_undeclared_in_a_child() -> str:
+    return careless_child()
+
+
+def test_a_process_task_gets_a_secret_through_its_flow_and_is_masked(journal: Journal) -> None:
+    assert asks_in_a_child() == len(VALUE)
+    assert f"child: {MASK}" in [body["text"] for kind, body in journal() if kind == "log"]
+    with pytest.raises(Forbidden, match="does not declare"):
+        asks_undeclared_in_a_child()
