@@ -69,4 +69,5 @@ class Endpoint:
             session_key=attached.session_key,
             resume=[protocol.as_dict(resume) for resume in attached.resume],
             labels=sorted(attached.member.labels),
+            limits=services.limits,
         )
