@@ -11,8 +11,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tu
 from .cache import Cache, NotFetched
 from .clock import wall_now
 from .engines import Ended, Engine, Key, Pool
+from .fates import exit_of, exit_without, fate_of
 from .protocol import SPOOL_BYTES_MAX, Assign, Exit, Outcome, Reply, Request, Times
-from .reports import LOST_VALUE, Reports
+from .reports import Reports
 from .state import StateDirectory
 
 BELL_S = 0.05
@@ -22,18 +23,6 @@ _TERM_SHARE = 0.2
 _TERM_S = 2.0
 _WRITE_AGAIN_S = 1.0
 _LOOKS_AT_SILENCE = 5
-
-_WORDS = {
-    "cancelled": "cancelled",
-    "stopped": "the worker stopped",
-    "timeout": "ran longer than its timeout of {timeout_s:g} s and did not end by itself",
-    "silence": "was silent for longer than its silence_timeout of {silence_s:g} s and did not end by itself",
-    "lease": "no server answered within the lease",
-    "warden": "the warden ended",
-    "lost_value": LOST_VALUE,
-}
-_FATES = {"deadline": "lease", "warden": "warden"}
-_REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
 
 
 class Host(Protocol):
@@ -137,7 +126,7 @@ class Attempt:
             self._scratch.mkdir(exist_ok=True)
         engine = await host.pool.obtain(self._key(), runtime, self)
         if engine.end is not None:
-            self._fate = self._fate or _FATES.get(engine.end.killed or "")
+            self._fate = self._fate or fate_of(engine.end)
             raise NotFetched(f"the engine did not start: {engine.end.text}")
         return engine
 
@@ -168,18 +157,16 @@ class Attempt:
             alone = bool(engine.key.isolated)
             self._host.pool.release(engine, self._retire or alone or self._stop is not None)
             return self._without_engine("the engine ended the job without a result", "crashed")
-        reason = self._fate or (self._stop.reason if self._stop else None) or _FATES.get(end.killed or "")
-        words = _WORDS.get(reason or "", end.text).format(
-            timeout_s=self.assign.timeout_s or 0.0, silence_s=self._silence_s or 0.0
-        )
-        known = reason if reason in _WORDS else "crashed"
-        return Exit(wall_now(), _REASONS.get(str(known), str(known)), words, end.code, end.signal)
+        crashed = Exit(wall_now(), "crashed", end.text, end.code, end.signal)
+        return exit_of(self.assign, self._asked_for or fate_of(end), crashed)
+
+    @property
+    def _asked_for(self) -> Optional[str]:
+        """Why this agent ends the attempt, if it does."""
+        return self._fate or (self._stop.reason if self._stop else None)
 
     def _without_engine(self, why: str, otherwise: str = "not_started") -> Exit:
-        reason = self._fate or (self._stop.reason if self._stop else None)
-        if reason in _WORDS:
-            return Exit(wall_now(), _REASONS.get(str(reason), str(reason)), _WORDS[str(reason)])
-        return Exit(wall_now(), otherwise, why or "the hand-off was broken off")
+        return exit_without(self.assign, self._asked_for, why, otherwise)
 
     async def _seal(self, end: Exit) -> None:
         stopped = self._stop is not None and self._stop.reason == "stopped"

@@ -1,0 +1,43 @@
+"""Why an engine ended, in the words and reasons of an `Exit`."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from .clock import wall_now
+from .engines import Ended
+from .protocol import Assign, Exit
+from .reports import LOST_VALUE
+
+_WORDS = {
+    "cancelled": "cancelled",
+    "stopped": "the worker stopped",
+    "timeout": "ran longer than its timeout of {timeout_s:g} s and did not end by itself",
+    "silence": "was silent for longer than its silence_timeout of {silence_s:g} s and did not end by itself",
+    "lease": "no server answered within the lease",
+    "warden": "the warden ended",
+    "lost_value": LOST_VALUE,
+}
+"""Why an agent ends an engine → what is said of it."""
+
+_KILLED = {"deadline": "lease", "warden": "warden"}
+_REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
+
+
+def fate_of(end: Ended) -> Optional[str]:
+    """Why an engine was killed, if the warden killed it without being asked."""
+    return _KILLED.get(end.killed or "")
+
+
+def exit_of(assign: Assign, reason: Optional[str], otherwise: Exit) -> Exit:
+    """How an attempt ended for ``reason``; ``otherwise`` when that is none of the agent's."""
+    if reason is None or reason not in _WORDS:
+        return otherwise
+    silence_s = assign.settings.get("silence_timeout_s") or 0.0
+    words = _WORDS[reason].format(timeout_s=assign.timeout_s or 0.0, silence_s=silence_s)
+    return Exit(otherwise.at, _REASONS.get(reason, reason), words, otherwise.code, otherwise.signal)
+
+
+def exit_without(assign: Assign, reason: Optional[str], why: str, otherwise: str = "not_started") -> Exit:
+    """How an attempt ended that has no engine (any more)."""
+    return exit_of(assign, reason, Exit(wall_now(), otherwise, why or "the hand-off was broken off"))
