@@ -195,6 +195,13 @@ class StoreLocked(FarhandError):
     exit_code = 3
 
 
+class StoreDamaged(FarhandError):
+    """The file is no store, or is damaged; restore a backup with `farhand restore`. Nothing was changed."""
+
+    code = "store_damaged"
+    exit_code = 1
+
+
 class StoreTooNew(FarhandError):
     """The store was written by a newer farhand; upgrade this one. Nothing was changed."""
 

@@ -6,7 +6,7 @@ import ipaddress
 import json
 import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,20 @@ class Client:
     def put_bytes(self, path: str, content: bytes) -> Any:
         """The decoded answer to PUT of bytes."""
         return self._send("PUT", path, content=content).json()
+
+    @contextmanager
+    def stream(self, method: str, path: str) -> Generator[Iterator[bytes]]:
+        """The bytes of a long answer, as they come."""
+        with (
+            _reaching(self.url),
+            self._http.stream(
+                method, f"{self.url}{API}{path}", headers=self._headers(), timeout=_STREAM_TIMEOUT
+            ) as response,
+        ):
+            if not response.is_success:
+                response.read()
+                raise _said(response)
+            yield response.iter_bytes()
 
     def read(self, path: str) -> bytes:
         """The bytes of GET."""

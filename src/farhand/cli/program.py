@@ -41,6 +41,8 @@ COMMANDS = (
     Entry("artifacts", "artifacts", "The files that runs saved."),
     Entry("schedules", "schedules", "What the server starts by the clock."),
     Entry("workers", "workers", "The machines that work for the server."),
+    Entry("backup", "backup", "Copy the store, its files and keys to one file, while runs go on."),
+    Entry("restore", "backup", "Make a new home from such a file."),
     Entry("tokens", "tokens", "Credentials for machines and people."),
     Entry("secrets", "secrets", "Values that jobs may read and nobody is shown."),
     Entry("variables", "variables", "Plain values that jobs may read."),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ..blobs import Blobs
@@ -71,6 +72,7 @@ class Pruner(Service):
         self._needed = needed
         self._rows = 200
         self._wakeup = Wakeup()
+        self._sweeping = asyncio.Lock()
 
     async def _work(self) -> None:
         while True:
@@ -83,13 +85,11 @@ class Pruner(Service):
 
     async def prune(self, now: float) -> None:
         """Delete what is too old, and the runs of deleted flows."""
-        while runs := await self._store.retention.doomed(_BATCH):
-            await self._delete(runs)
+        await self._delete_all(lambda: self._store.retention.doomed(_BATCH))
         if self._keep_s <= 0:
             return
         before = now - self._keep_s
-        while runs := await self._store.retention.expired(before, _BATCH):
-            await self._delete(runs)
+        await self._delete_all(lambda: self._store.retention.expired(before, _BATCH))
         while (piece := await self._store.retention.delete_events(before, self._rows)).rows:
             await self._count(piece)
 
@@ -100,9 +100,16 @@ class Pruner(Service):
         old = await asyncio.to_thread(self._blobs.older_than, moment)
         if not old:
             return
-        named = await self._store.retention.digests()
-        for digest in set(old) - named - set(self._needed()):
-            self.counters.blobs += await asyncio.to_thread(self._blobs.delete, digest, moment)
+        async with self._sweeping:
+            named = await self._store.retention.digests()
+            for digest in set(old) - named - set(self._needed()):
+                self.counters.blobs += await asyncio.to_thread(self._blobs.delete, digest, moment)
+
+    @asynccontextmanager
+    async def keeping_blobs(self) -> AsyncGenerator[None]:
+        """While this is open, no blob is deleted."""
+        async with self._sweeping:
+            yield
 
     async def delete_flow(self, flow: str) -> int:
         """Hide a flow and its runs at once, and delete them in the background; returns how many runs."""
@@ -128,6 +135,15 @@ class Pruner(Service):
         page = await self._store.runs.page(limit, start, Wanted(**conditions))
         deleted, refused = await self._delete([run.id for run in page.items])
         return Deleted(deleted, refused, page.next)
+
+    async def _delete_all(self, find: Callable[[], Awaitable[Sequence[str]]]) -> None:
+        """Delete what ``find`` finds until it finds nothing, or only what cannot be deleted."""
+        while runs := await find():
+            before = self.counters.rows
+            await self._delete(runs)
+            if self.counters.rows == before:
+                log.warning("%s old runs cannot be deleted, such as %r", len(runs), runs[0])
+                return
 
     async def _delete(self, runs: Sequence[str]) -> tuple[int, int]:
         """Delete all that is over of these runs, slice by slice; how many went, and how many were refused."""

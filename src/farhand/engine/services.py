@@ -15,6 +15,7 @@ from ..store import Store
 from . import runtime
 from .attachment import Attachments
 from .audit import Audit
+from .backup import Backup
 from .bus import Bus
 from .consequences import Consequences
 from .dispatcher import Dispatcher
@@ -90,6 +91,7 @@ class Services:
         self.limits: dict[str, int] = {}
         self.runtime = self.blobs.put_bytes(runtime.build())
         self.pruner = Pruner(store, self.blobs, keep_s, lambda: [self.runtime])
+        self.backup = Backup(store, home, self.pruner)
 
     async def start(self) -> None:
         """Read from the store what is queued and who holds what; begin the loops. The socket listens."""

@@ -19,7 +19,7 @@ from .lock import HomeLock
 from .migrate import Migration, migrate, packaged, refuse_newer
 from .readers import Readers
 from .session import Session
-from .sqlite import SqliteSession, open_reading, open_writing
+from .sqlite import SqliteSession, naming_damage, open_reading, open_writing, refuse_damaged
 from .state import StoreState, examine
 from .writer import Writer
 
@@ -124,13 +124,15 @@ def _prepare(path: Path, migrations: Sequence[Migration] | None, url: str) -> _O
 
 
 def _sqlite(path: Path, migrations: Sequence[Migration]) -> tuple[Session, Callable[[], Session]]:
-    refuse_newer(path, migrations)
-    connection = open_writing(path)
-    try:
-        migrate(connection, path, migrations)
-    except BaseException:
-        connection.close()
-        raise
+    with naming_damage(path):
+        refuse_newer(path, migrations)
+        refuse_damaged(path)
+        connection = open_writing(path)
+        try:
+            migrate(connection, path, migrations)
+        except BaseException:
+            connection.close()
+            raise
     return SqliteSession(connection), partial(open_reading, path)
 
 

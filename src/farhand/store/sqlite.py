@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-from ..errors import Conflict, StoreFailed
+from ..errors import Conflict, StoreDamaged, StoreFailed
 from .guard import Connection, Cursor, OperationRefused
 
 _PRAGMAS = (
@@ -134,6 +135,38 @@ def failed(cause: Exception) -> StoreFailed:
     )
     failure.__cause__ = cause
     return failure
+
+
+@contextmanager
+def naming_damage(path: Path) -> Generator[None]:
+    """Whatever says that the file is damaged becomes `StoreDamaged`."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (
+            sqlite3.SQLITE_CORRUPT,
+            sqlite3.SQLITE_NOTADB,
+        ):
+            raise
+        raise StoreDamaged(
+            f"{path} is no store, or is damaged ({error}); restore a backup with `farhand restore`."
+            " Nothing was changed."
+        ) from error
+
+
+def refuse_damaged(path: Path) -> None:
+    """Read the end of every table, without writing; raises the driver's error where that fails."""
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    session = open_reading(path)
+    try:
+        tables = session.connection.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+        ).fetchall()
+        for (table,) in tables:
+            session.connection.execute(f'SELECT * FROM "{table}" ORDER BY rowid DESC LIMIT 1').fetchall()
+    finally:
+        session.close()
 
 
 def open_writing(path: Path) -> sqlite3.Connection:

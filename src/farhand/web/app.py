@@ -12,6 +12,7 @@ from ..engine.services import Services
 from . import (
     artifacts,
     audit,
+    backup,
     deleting,
     doctor,
     flows,
@@ -40,6 +41,7 @@ API = "/api/v1"
 _GROUPS = (
     flows,
     deleting,
+    backup,
     projects,
     schedules,
     runs,

@@ -43,7 +43,8 @@ async def read_artifact(digest: str, services: Asking) -> FileResponse:
 
 @router.head("/{digest}", response_class=FileResponse, dependencies=READ)
 async def find_artifact(digest: str, services: Asking) -> FileResponse:
-    """Whether the content of a digest is here, and how large it is."""
+    """Whether the content of a digest is here, and how large it is. Whoever asks may be about to name it."""
+    services.blobs.has(digest)
     return download(services, digest)
 
 

@@ -121,3 +121,18 @@ async def test_ten_thousand_runs_are_deleted_in_batches_and_those_under_way_are_
             break
     assert (deleted, refused) == (9550, 50)
     assert {run.id for run in (await world.store.runs.page(100)).items} == under_way
+
+
+async def test_an_old_run_that_cannot_be_deleted_does_not_keep_the_pruner_busy_for_ever(world, blobs):
+    """B121: a row with a value that nobody expects; SQLite lets a key of text be NULL."""
+    good = await ended(world)
+    columns = (
+        "flow, state, reason, message, params, created_at, project, origin, bundle, fingerprint, attempt"
+    )
+    await world.store.database.write(
+        lambda connection: connection.execute(
+            f"INSERT INTO runs (id, ended_at, {columns}) SELECT NULL, 1.0, {columns} FROM runs"
+        )
+    )
+    await Pruner(world.store, blobs, 1.0, list).prune(1e9)
+    assert await world.store.runs.get(good) is None

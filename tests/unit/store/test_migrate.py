@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from farhand.errors import StoreFailed, StoreLocked, StoreTooNew
+from farhand.errors import StoreDamaged, StoreFailed, StoreLocked, StoreTooNew
 from farhand.store import Store
 from farhand.store.database import Database
 from farhand.store.migrate import Migration, migrate, packaged, statements
@@ -135,7 +135,7 @@ async def test_a_refused_store_gives_the_home_up_again(tmp_path):
     path.parent.mkdir()
     path.write_bytes(b"this is no database at all, whatever its name says" * 100)
     for _ in range(2):
-        with pytest.raises(sqlite3.DatabaseError):
+        with pytest.raises(StoreDamaged):
             await Store.open(path)
 
 
