@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from farhand.errors import Usage
-from farhand.server import bind, configure_logging, dialled, prepare
+from farhand.logs import configure_logging
+from farhand.server import bind, dialled, prepare
 
 
 def test_the_listener_names_tcp_so_that_answers_are_sent_at_once() -> None:
