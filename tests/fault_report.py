@@ -35,7 +35,7 @@ class Tally:
     seconds: float = 0.0
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps its plugins in sets
 class Report:
     """The tests of each fault, filled in as they run; a test may provoke several."""
 
