@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import references, served
+from benchmarks import pages, references, served
 from farhand.cli.stage import Stage
 
 
@@ -29,11 +29,15 @@ def main() -> None:
         remote_s = served.remote_call_s(client)
         task_s = served.task_s(client)
         rate = served.runs_a_second(client)
+        asked = pages.measure(Path(name))
     print("farhand")
     line("dispatch, warm, median", ms(dispatch_s), dispatch_s / known.round_trip_s, "websocket round trips")
     line("remote call, median", ms(remote_s), remote_s / known.round_trip_s, "websocket round trips")
     line("task in a run, mean", ms(task_s), task_s / known.commit_s, "SQLite commits")
     line("no-op runs", f"{rate:8.0f} /s  ", known.python_s * rate, "× the rate of python -c pass")
+    print(f"pages of 50 runs, with {pages.FEW} and with {pages.MANY} stored")
+    for what, (few_s, many_s) in asked.items():
+        line(what, f"{ms(few_s)}{ms(many_s)}", many_s / few_s, "times as long")
 
 
 def ms(seconds: float) -> str:
