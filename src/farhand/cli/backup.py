@@ -18,7 +18,7 @@ from .options import home_option
 @click.option("--url", metavar="URL", help="The server's address; FARHAND_URL, or the home's own server.")
 @home_option
 def backup(file: Path, url: str | None, home: Path | None) -> None:
-    """Copy the store, its files and its keys to FILE, while runs go on.
+    """Copy the store, its files and keys to FILE, while runs go on.
 
     The file holds the server's keys: keep it as secret as the home. A PostgreSQL database is backed up by
     pg_dump instead.
