@@ -108,14 +108,15 @@ class Server:
         try:
             await services.start()
             local.start()
-            _write_address(config.home, f"http://{dialled(host)}:{port}{config.base_path}")
+            address = f"http://{dialled(host)}:{port}{config.base_path}"
+            _write_address(config.home, address)
             if watcher is not None:
                 watcher.start()
                 self._tell(config.root, await watcher.ready())
             services.scheduler.start()
             services.ready = True
-            self._say(f"farhand serves on http://{dialled(host)}:{port}{config.base_path}")
-            self._say(f"sign in: http://{dialled(host)}:{port}{config.base_path}/{app.state.sessions.link()}")
+            self._say(f"farhand serves on {address}")
+            self._say(f"sign in: {address}/{app.state.sessions.link()}")
             await self._until_stopped(serving)
         finally:
             services.dispatcher.hold_back()

@@ -15,7 +15,6 @@ import asyncio
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -24,6 +23,7 @@ from farhand_worker import protocol
 from ..lifecycle import Ending
 from ..model import Job, Worker
 from ..store import Store
+from ..store.tasks import outcome_body
 from .bus import Bus, Notice
 from .consequences import Consequences
 from .fleet import AWAITED, OFFLINE, ONLINE, Fleet, Holding, Link, Member
@@ -234,14 +234,7 @@ class Attachments:
         found: list[protocol.Outcome] = []
         for holding in member.holdings.values():
             for task in await self._store.tasks.placed(holding.job.id):
-                body: dict[str, Any] = {
-                    "key": task.key,
-                    "name": task.name,
-                    "state": task.state,
-                    "value": task.value,
-                    "error": task.error,
-                }
-                found.append(protocol.Outcome(holding.job.id, holding.lease, task.key, body))
+                found.append(protocol.Outcome(holding.job.id, holding.lease, task.key, outcome_body(task)))
         return found
 
 
