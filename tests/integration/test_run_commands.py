@@ -240,6 +240,14 @@ def test_runs_are_exported_as_csv_and_json_lines(deployment: Deployment, call) -
     assert call("runs", "export", "--jsonl", "--state", "scheduled") == ""
 
 
+def test_a_cursor_that_no_page_gave_is_2(deployment: Deployment, call) -> None:
+    refused = deployment.client.get("/runs", params={"cursor": "rubbish"})
+    assert (refused.status_code, refused.json()["code"]) == (400, "usage")
+    assert refused.headers["content-type"] == "application/problem+json"
+    call("runs", "list", "--cursor", "rubbish", code=2)
+    call("audit", "list", "--cursor", "rubbish", code=2)
+
+
 def test_an_artifact_is_listed_and_fetched(deployment: Deployment, call, tmp_path: Path) -> None:
     run_id = deployment.start_run("score", lr=0.5)
     deployment.wait_for_run(run_id, "completed")

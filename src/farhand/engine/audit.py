@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from ..errors import Usage
 from ..model import AuditEntry, Json, Page
 from ..store import Store
+from . import cursors
 from .masking import Masker
 from .roles import Identity
 
@@ -61,6 +61,4 @@ class Audit:
         action: str | None = None,
     ) -> Page[AuditEntry]:
         """Entries, the newest first."""
-        if cursor is not None and not (cursor.isascii() and cursor.isdigit() and len(cursor) < 19):
-            raise Usage("cursor: it must be the `next` of the page before")
-        return await self._store.audit.page(limit, None if cursor is None else int(cursor), actor, action)
+        return await self._store.audit.page(limit, cursors.of_entries(cursor), actor, action)

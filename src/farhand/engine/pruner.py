@@ -19,6 +19,7 @@ from ..sdk.ids import first_id
 from ..store import Store
 from ..store.retention import Slice
 from ..store.runs import Wanted
+from . import cursors
 from .service import Service, Wakeup
 
 log = logging.getLogger("farhand")
@@ -131,7 +132,7 @@ class Pruner(Service):
         ``before``: created before that moment; ``conditions`` are those of `Wanted`. Ask again with
         ``next`` until it is None. Asking anew from the beginning goes on as well.
         """
-        start = cursor or (None if before is None else first_id(before))
+        start = cursors.of_runs(cursor) or (None if before is None else first_id(before))
         page = await self._store.runs.page(limit, start, Wanted(**conditions))
         deleted, refused = await self._delete([run.id for run in page.items])
         return Deleted(deleted, refused, page.next)

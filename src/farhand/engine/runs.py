@@ -29,6 +29,7 @@ from ..sdk.ids import first_id, new_id
 from ..store import Store
 from ..store.runs import Wanted
 from ..store.seeds import FAILURE, Seed
+from . import cursors
 from .consequences import Consequences
 from .fleet import LOST, Fleet
 from .masking import Masker
@@ -163,7 +164,8 @@ class Runs:
     ) -> Page[Run]:
         """Runs, the newest first; ``since``: created at that moment or later."""
         since_id = None if since is None else first_id(since)
-        page = await self._store.runs.page(limit, cursor, Wanted(flow, state, sweep, since_id, text, host))
+        wanted = Wanted(flow, state, sweep, since_id, text, host)
+        page = await self._store.runs.page(limit, cursors.of_runs(cursor), wanted)
         return Page([self._explained(run) for run in page.items], page.next)
 
     async def counts(self) -> dict[str, int]:

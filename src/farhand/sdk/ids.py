@@ -8,6 +8,7 @@ from typing import Callable, Optional
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _RANDOM_BYTES = 10
+_LENGTH = 26
 
 
 def new_id(now: Optional[float] = None, random: Callable[[int], bytes] = os.urandom) -> str:
@@ -15,6 +16,11 @@ def new_id(now: Optional[float] = None, random: Callable[[int], bytes] = os.uran
     moment_ms = int((time.time() if now is None else now) * 1000)
     number = (moment_ms << 8 * _RANDOM_BYTES) | int.from_bytes(random(_RANDOM_BYTES), "big")
     return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+
+
+def is_id(text: str) -> bool:
+    """Whether this could be an identifier."""
+    return len(text) == _LENGTH and set(text) <= set(_ALPHABET)
 
 
 def first_id(at: float) -> str:

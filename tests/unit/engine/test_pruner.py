@@ -105,7 +105,7 @@ async def test_ten_thousand_runs_are_deleted_in_batches_and_those_under_way_are_
         )
         columns += " started_at, ended_at, worker, attempt, result, error"
         for number in range(10_000):
-            connection.execute(f"INSERT INTO runs ({columns}) {run.format(repr(f'0{number:07}'))}")
+            connection.execute(f"INSERT INTO runs ({columns}) {run.format(repr(f'{number:026}'))}")
 
     await world.store.database.write(fill)
     keeper = Pruner(world.store, blobs, 0.0, list)

@@ -44,6 +44,19 @@ async def test_an_unknown_flow_is_refused_naming_those_there_are(runs: Runs) -> 
         await runs.start("nope", {})
 
 
+@pytest.mark.parametrize("cursor", ["rubbish", "", "x" * 200, "0" * 25 + "\0", "0" * 25 + "U"])
+async def test_a_cursor_that_no_page_gave_is_refused(runs: Runs, cursor: str) -> None:
+    with pytest.raises(Usage, match="cursor: it must be the `next` of the page before"):
+        await runs.page(10, cursor)
+
+
+async def test_a_page_goes_on_where_the_one_before_ended(runs: Runs) -> None:
+    first, second = [await runs.start("weather", {}) for _ in range(2)]
+    page = await runs.page(1)
+    assert [run.id for run in page.items] == [second.id]
+    assert [run.id for run in (await runs.page(1, page.next)).items] == [first.id]
+
+
 async def test_a_flow_whose_code_is_gone_is_not_started(runs: Runs, world: World) -> None:
     await world.store.flows.replace("default", [], 2.0)
     with pytest.raises(NotFound, match="this server has: none"):
