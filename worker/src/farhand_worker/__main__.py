@@ -18,6 +18,7 @@ from typing import Callable, List, Optional, Tuple
 from . import __version__
 from .address import Address, BadAddress, parse
 from .agent import Agent, Options
+from .inventory import BadInventory, detect, here
 from .state import StateDirectory, StateRefused
 from .warden import become_subreaper
 
@@ -47,9 +48,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
             python_version=python_version,
             cwd=given.cwd,
             orphan_s=given.orphan_s,
+            inventory=detect(here()).inventory,
         )
         state = _state(given.state_dir or _default_state(options.name))
-    except (Usage, BadAddress) as error:
+    except (Usage, BadAddress, BadInventory) as error:
         log.error("%s", error)
         return _USAGE
     except StateRefused as error:

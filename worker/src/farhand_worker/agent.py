@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import socket
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Optional, Set, Tuple
 
@@ -24,7 +24,19 @@ from .engines import Pool
 from .environment import user_environment
 from .evidence import Evidence
 from .holdings import Holdings
-from .protocol import SUPPORTED, Ack, Bye, Hello, ProtocolViolation, Refused, Times, Welcome, decode, encode
+from .protocol import (
+    SUPPORTED,
+    Ack,
+    Bye,
+    Hello,
+    Inventory,
+    ProtocolViolation,
+    Refused,
+    Times,
+    Welcome,
+    decode,
+    encode,
+)
 from .session import Session, SessionOver
 from .state import StateDirectory
 from .transfer import Transfer
@@ -51,6 +63,7 @@ class Options:
     python_version: str = ""
     cwd: Optional[Path] = None
     orphan_s: Optional[float] = None
+    inventory: Inventory = field(default_factory=Inventory)
 
 
 class Agent:
@@ -322,6 +335,7 @@ class Agent:
             session_key=self._session_key,
             incarnation=self._incarnation,
             draining=self._signals > 0,
+            inventory=asdict(self._options.inventory),
         )
 
     def _welcome(self, message: Welcome, sent_at: float, address: Address) -> None:

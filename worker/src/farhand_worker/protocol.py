@@ -99,12 +99,31 @@ class Held:
     rode_outage: bool = False
 
 
+@dataclass(frozen=True)
+class Inventory:
+    """What a worker's machine has to lend; None is unknown, which refuses nothing.
+
+    ``devices`` are the names of its GPUs for the masks of engines, ``gpus`` of them: opaque strings (an
+    index, the uuid of a GPU or of a part of one) from the mask the agent itself was given.
+    """
+
+    cpus: Optional[int] = None
+    gpus: Optional[int] = None
+    ram_mb: Optional[int] = None
+    devices: Optional[List[str]] = None
+
+
 # ---------------------------------------------------------------- agent → server
 
 
 @dataclass(frozen=True)
 class Hello:
-    """Who dials. ``swept`` names the instance that this one has proved gone from its state directory."""
+    """Who dials. ``swept`` names the instance that this one has proved gone from its state directory.
+
+    ``inventory`` is an `Inventory` as a dict. ``status_url`` is where its own status page is, as seen from
+    its machine; ``service_host`` the name by which others reach the services it keeps; ``shared_paths`` the
+    directories that lie on the same storage as the server's under the same path.
+    """
 
     type: ClassVar[str] = "hello"
     protocol: List[int]
@@ -122,6 +141,9 @@ class Hello:
     incarnation: Optional[str] = None
     draining: bool = False
     inventory: Optional[Dict[str, Any]] = None
+    status_url: Optional[str] = None
+    service_host: Optional[str] = None
+    shared_paths: List[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
