@@ -5,14 +5,17 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 DESCRIBED := pyproject.toml worker/pyproject.toml constraints.txt
 
-.PHONY: demo test check faults bench docs clean
+.PHONY: demo test test-again check faults bench docs clean
 
 demo: $(VENV)/.base  ## a server, a worker and a pipeline over both; DEMO=--keep leaves them up
 	$(BIN)/farhand demo $(DEMO)
 
 test: $(VENV)/.test  ## every test; TESTS=tests/unit narrows it
 	@$(BIN)/python -m tests.optional
-	$(BIN)/python -m pytest $(TESTS)
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(TESTS)
+
+test-again: $(VENV)/.test  ## those that failed last, one after another
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures=none
 
 check: $(VENV)/.check  ## formatting, lints, types, import rules and the tests of the documentation
 	$(BIN)/ruff format --check .

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import hypothesis
@@ -10,7 +9,9 @@ import pytest
 
 from tests.harness.deployment import Deployment
 
-BUDGET_S = 50.0
+EXAMPLES = 12
+"""How many requests an operation gets. A number, not a time: a slow machine tests as much as a fast one."""
+
 ENDLESS = ("/stream", "/rotate-key")
 """A stream has no end, and a new signing key would take the token that asks."""
 
@@ -24,24 +25,19 @@ class Prober:
         self.sent = 0
         self.failures: list[str] = []
 
-    def probe(self, operation: Any, until: float) -> None:
-        """Send to one operation for a while."""
+    def probe(self, operation: Any) -> None:
+        """Send to one operation what it allows, and what it does not."""
         from schemathesis import GenerationMode
 
         modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
         cases = hypothesis.strategies.one_of(*(operation.as_strategy(generation_mode=mode) for mode in modes))
-
-        def send(case: Any) -> None:
-            if time.monotonic() < until:
-                self._send(case)
-
         hypothesis.settings(
-            max_examples=40,
+            max_examples=EXAMPLES,
             deadline=None,
             database=None,
             phases=[hypothesis.Phase.generate],
             suppress_health_check=list(hypothesis.HealthCheck),
-        )(hypothesis.given(case=cases)(send))()
+        )(hypothesis.given(case=cases)(self._send))()
 
     def _send(self, case: Any) -> None:
         if "id" in (case.path_parameters or {}) and self.sent % 2 and case.method != "DELETE":
@@ -64,11 +60,9 @@ def test_no_request_makes_the_server_fail(deployment: Deployment) -> None:
     operations = [operation for operation in found if not operation.path.endswith(ENDLESS)]
     assert len(operations) > 25
     prober = Prober(deployment, run_id)
-    deadline = time.monotonic() + BUDGET_S
-    for number, operation in enumerate(operations):
-        now = time.monotonic()
-        prober.probe(operation, now + (deadline - now) / (len(operations) - number))
+    for operation in operations:
+        prober.probe(operation)
     assert prober.failures == []
-    assert prober.sent > 5 * len(operations)
+    assert prober.sent >= EXAMPLES / 2 * len(operations)
     again = deployment.start_run("three_steps", path=str(deployment.directory / "steps"))
     assert deployment.wait_for_run(again)["state"] == "completed", "the server is as well as before"

@@ -287,21 +287,21 @@ def test_a_backup_of_a_working_server_is_a_home_that_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FARHAND_TEST_DATABASE", "sqlite")
-    file, restored = tmp_path / "backup.tar", tmp_path / "second" / "home"
+    file, restored, gate = tmp_path / "backup.tar", tmp_path / "second" / "home", tmp_path / "gate"
     with deployed(tmp_path) as deployment:
         first = deployment.start_run("three_steps", path=str(tmp_path / "w"))
         deployment.wait_for_run(first, "completed")
-        under_way = deployment.start_run("ticking", path=str(tmp_path / "ticks"), seconds=3.0)
+        under_way = deployment.start_run("waiting", gate=str(gate))
         deployment.wait_for_run(under_way, "running")
         _farhand("backup", str(file), "--home", str(deployment.home))
+        gate.touch()
         deployment.wait_for_run(under_way, "completed")
     restored.parent.mkdir()
     _farhand("restore", str(file), "--home", str(restored))
     with deployed(restored.parent) as again:
         assert again.run(first)["state"] == "completed"
-        assert (
-            again.wait_for_run(under_way, "completed")["attempt"] == 2
-        )  # the copy's attempt is not believed
+        ended = again.wait_for_run(under_way, "completed")
+        assert ended["attempt"] == 2, "the attempt that the copy shows under way is not believed"
 
 
 def _farhand(*arguments: str) -> None:

@@ -78,6 +78,13 @@ def wait_for(gate: str) -> None:
         time.sleep(0.01)
 
 
+@flow
+def waiting(gate: str) -> str:
+    """Wait for a file."""
+    wait_for(gate)
+    return "done"
+
+
 @flow(runs_on="worker")
 def waiting_there(path: str, gate: str) -> str:
     """Wait for a file, on a machine that dialled in."""
