@@ -112,11 +112,11 @@ def failed(deployment: Deployment, tmp_path: Path) -> tuple[str, Path, Path]:
 def test_a_retry_runs_only_what_did_not_complete(deployment: Deployment, call, tmp_path: Path) -> None:
     run_id, path, gate = failed(deployment, tmp_path)
     gate.touch()
-    again = call("runs", "retry", run_id, "--wait").split()[0]
-    run = deployment.run(again)
+    again = call("runs", "retry", run_id, "--wait", "--json")
+    run = deployment.run(json.loads(again)["id"])
     assert (run["state"], run["result"], run["retry_of"]) == ("completed", 6, run_id)
     assert words(path) == ["load", "fit", "judge", "judge"]
-    tasks = deployment.items(f"/runs/{again}/tasks")
+    tasks = deployment.items(f"/runs/{run['id']}/tasks")
     assert [(task["name"], task["seeded"]) for task in tasks] == [
         ("load", True),
         ("fit", True),

@@ -108,10 +108,26 @@ def tell_line(line: Mapping[str, Any]) -> None:
 
 
 def report(run: Mapping[str, Any], as_json: bool) -> NoReturn:
-    """Tell how a run ended, and end the command with it: 0 when it completed, else 1."""
+    """Tell how a run ended, and end the command with it: 0 when it completed, else 1.
+
+    The result goes to standard output; what else there is to say, to stderr.
+    """
     if as_json:
         print_json(run)
     else:
         why = f": {run['message']}" if run["message"] and run["state"] != "completed" else ""
         click.echo(f"{run['state']} after {took(run['started_at'], run['ended_at'])}{why}", err=True)
+        if run["state"] == "completed":
+            _print_result(run["result"], run["result_form"])
     raise click.exceptions.Exit(0 if run["state"] == "completed" else 1)
+
+
+def _print_result(result: Any, form: str | None) -> None:
+    """The result as JSON; one that is None, or not there, prints nothing."""
+    if result is None:
+        return
+    if form == "json":
+        click.echo(json.dumps(result, ensure_ascii=False))
+    else:
+        kind = "JSON" if result.get("enc") == "json" else "a Python object"
+        click.echo(f"the result is {kind} of {result['size']:,} bytes, kept on the server", err=True)

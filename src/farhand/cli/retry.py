@@ -22,8 +22,10 @@ from .params import read_params
 )
 @params_option
 @click.option("--idempotency-key", metavar="KEY", help="The same key again gives the same run again.")
-@click.option("--wait", is_flag=True, help="Wait for the end; exit 1 unless the run completes.")
-@click.option("--follow", "-f", is_flag=True, help="Wait for the end and print the log meanwhile.")
+@click.option(
+    "--wait", is_flag=True, help="Wait for the end and print the result; exit 1 unless the run completes."
+)
+@click.option("--follow", "-f", is_flag=True, help="Wait as well, and print the log meanwhile.")
 @json_option
 @calls_server
 def retry(
@@ -46,7 +48,7 @@ def retry(
     started = client.post(f"/runs/{segment(source['id'])}/retry", body)
     if wait or follow:
         if not as_json:
-            click.echo(started["id"], err=follow)
+            click.echo(started["id"], err=True)
         told = tell_line if follow and not as_json else None
         report(until_ended(client, started["id"], told), as_json)
     elif as_json:

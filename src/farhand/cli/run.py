@@ -20,6 +20,7 @@ from .options import home_option, json_option, params_option
 from .output import print_json
 from .params import read_params
 from .program import finish
+from .progress import shown
 
 if TYPE_CHECKING:
     from ..sdk import Flow
@@ -28,13 +29,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("what", metavar="FILE[:FLOW]")
 @params_option
+@click.option("--no-progress", is_flag=True, help="Do not show how the run comes along.")
 @home_option
 @json_option
-def run(what: str, given: tuple[str, ...], home: Path | None, as_json: bool) -> None:
+def run(what: str, given: tuple[str, ...], no_progress: bool, home: Path | None, as_json: bool) -> None:
     """Run a flow here, in this process.
 
     FILE is a Python file; FLOW may be left out when the file has one flow. The run is recorded in the
-    home, where a server shows it. Exit 1 when the flow fails.
+    home, where a server shows it. How it comes along is shown on stderr: drawn on a terminal, a plain line
+    now and then elsewhere. Exit 1 when the flow fails.
     """
     from ..sdk.script import run_here
 
@@ -46,7 +49,8 @@ def run(what: str, given: tuple[str, ...], home: Path | None, as_json: bool) -> 
         bound = parameters.bind_params(read_params(parameters.schema(), given))
         began = time.monotonic()
         try:
-            value = run_here(flow, bound)
+            with shown(flow.name, not (no_progress or as_json)) as watch:
+                value = run_here(flow, bound, watch)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a flow may raise anything; all of it is told
             _tell_failure(flow, error, time.monotonic() - began)
             outcome: dict[str, Any] = {"state": "failed", "error": f"{type(error).__name__}: {error}"}

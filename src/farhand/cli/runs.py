@@ -35,8 +35,10 @@ for _command in (retry, why, compare, export, delete_runs):
 @click.argument("flow")
 @params_option
 @click.option("--idempotency-key", metavar="KEY", help="The same key again gives the same run again.")
-@click.option("--wait", is_flag=True, help="Wait for the end; exit 1 unless the run completes.")
-@click.option("--follow", is_flag=True, help="Wait for the end and print the log meanwhile.")
+@click.option(
+    "--wait", is_flag=True, help="Wait for the end and print the result; exit 1 unless the run completes."
+)
+@click.option("--follow", is_flag=True, help="Wait as well, and print the log meanwhile.")
 @json_option
 @calls_server
 def start(
@@ -54,7 +56,7 @@ def start(
     run = client.post(f"/flows/{segment(flow)}/runs", body)
     if wait or follow:
         if not as_json:
-            click.echo(run["id"], err=follow)
+            click.echo(run["id"], err=True)
         told = tell_line if follow and not as_json else None
         run = until_ended(client, run["id"], told)
         report(run, as_json)

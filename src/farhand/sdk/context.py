@@ -32,6 +32,8 @@ class Recorder:
     recording = False
     mask: Optional[Callable[[str], str]] = None
     """What hides the secrets in a line, once one has been read."""
+    watch: Optional[Callable[[str], None]] = None
+    """Who is given each line that is kept, beside."""
 
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one event line; ``urgent`` ones are delivered at once."""

@@ -53,7 +53,11 @@ class Journal(Recorder):
 
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one line; the first failure ends the recording, never the run."""
-        content = (text if self.mask is None else self.mask(text)).encode("ascii")
+        if self.mask is not None:
+            text = self.mask(text)
+        if self.watch is not None:
+            self.watch(text)
+        content = text.encode("ascii")
         with self._lock:
             if self._closed:
                 return

@@ -36,18 +36,22 @@ def run_script(step: Step[Any], bound: Any) -> Any:
     return drive.run(_conducted(step, bound))
 
 
-def run_here(step: Step[Any], bound: Any) -> Any:
-    """The same from plain code, with a loop of its own for an ``async def``."""
+def run_here(step: Step[Any], bound: Any, watch: Optional[Callable[[str], None]] = None) -> Any:
+    """The same from plain code, with a loop of its own for an ``async def``.
+
+    ``watch`` is given each line of the record, on the thread that reports it.
+    """
     if step.is_async:
         from . import aio  # noqa: PLC0415 - asyncio is for those who use it
 
-        return aio.run_on_new_loop(_conducted(step, bound))
-    return drive.run(_conducted(step, bound))
+        return aio.run_on_new_loop(_conducted(step, bound, watch))
+    return drive.run(_conducted(step, bound, watch))
 
 
-def _conducted(step: Step[Any], bound: Any) -> Procedure[Any]:
+def _conducted(step: Step[Any], bound: Any, watch: Optional[Callable[[str], None]] = None) -> Procedure[Any]:
     run_id = new_id()
     recorder = _recorder(step, run_id, bound.arguments)
+    recorder.watch = watch
     ledger = Ledger(remember=step.options.retries > 0)
     run = Run(run_id, step.name, recorder, ledger=ledger)
     in_main = threading.current_thread() is threading.main_thread()

@@ -48,7 +48,7 @@ def test_waiting_ends_with_the_runs_outcome(
     monkeypatch.setattr(services.runs, "start", start)
     done = call("runs", "start", "train", "--follow")
     assert done.exit_code == code
-    assert done.stdout == "hello\n"
+    assert done.stdout == "hello\n" + '{"a": 1}\n' * (state == "completed")
     assert state in done.stderr
     done = call("runs", "start", "train", "--wait", "--json")
     assert (done.exit_code, json.loads(done.stdout)["state"]) == (code, state)
