@@ -156,7 +156,10 @@ class Run:
     """One logical execution of a flow. ``params`` is canonical JSON text; ``origin`` is server or script.
 
     ``retry_of`` is the ended run that a person retried; ``sweep`` groups runs that were started together;
-    ``host`` is the machine it is on, or was on last.
+    ``host`` is the machine it is on, or was on last; ``progress`` is what it said last, of its flow's own.
+
+    A flow that is called inside of a run has a run too: ``parent`` called it, ``root`` is the one whose job
+    it goes on under, ``key`` its call's key there, ``called`` what its hooks need.
     """
 
     id: str
@@ -182,6 +185,12 @@ class Run:
     schedule: str | None = None
     scheduled_for: float | None = None
     host: str = ""
+    name: str = ""
+    progress: Json | None = None
+    parent: str | None = None
+    root: str | None = None
+    key: str = ""
+    called: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +222,7 @@ class Job:
     crashes: int = 0
     handoffs_failed: int = 0
     parent_job: str | None = None
+    nested: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +251,9 @@ class TaskRun:
     """One task call inside a run, known by its checkpoint key; ``number`` is its place in the run.
 
     ``job`` is the job whose engine made the call; ``placed`` the job of its own that a placed call has.
-    ``seeded``: the outcome was taken over from the run that this one retries.
+    ``seeded``: the outcome was taken over from the run that this one retries. ``needs`` are the keys of the
+    calls whose results it took or waited for. ``nested`` is the key of the innermost flow called inside of
+    the run that it belongs to, and ``flow_run`` the run of the call if it is a flow itself.
     """
 
     run: str
@@ -261,6 +273,11 @@ class TaskRun:
     job: str | None = None
     placed: str | None = None
     seeded: bool = False
+    needs: tuple[str, ...] | None = None
+    tags: tuple[str, ...] | None = None
+    progress: Json | None = None
+    nested: str | None = None
+    flow_run: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +315,7 @@ class Artifact:
     media_type: str
     created_at: float
     task: str | None = None
+    nested: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,15 @@ def clip(text: str, length: int = 60) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
+def said(progress: Mapping[str, Any] | None) -> str:
+    """How far something has come: done of total, the share, and the words that came with it."""
+    if progress is None:
+        return ""
+    done, total, message = progress["done"], progress.get("total"), progress.get("message")
+    share = f"{done:g}" if total is None else f"{done:g} of {total:g} ({done / total:.0%})"
+    return f"{share}, {message}" if message else share
+
+
 def tell_line(line: Mapping[str, Any]) -> None:
     """A line of a run's log."""
     click.echo(line["text"])

@@ -14,7 +14,7 @@ from .export import export
 from .following import read_lines, until_ended
 from .listing import Filter, filter_options
 from .options import calls_server, json_option, params_option
-from .output import clip, moment, print_facts, print_json, print_table, report, tell_line, took
+from .output import clip, moment, print_facts, print_json, print_table, report, said, tell_line, took
 from .params import read_params
 from .retry import retry
 from .why import why
@@ -87,7 +87,7 @@ def list_runs(client: Client, wanted: Filter, limit: int, cursor: str | None, as
         [
             (
                 run["id"],
-                run["flow"],
+                run["name"] or run["flow"],
                 run["state"],
                 run["worker"] or "-",
                 moment(run["created_at"]),
@@ -126,13 +126,16 @@ def show(client: Client, run: str, as_json: bool) -> None:
         {
             "run": found["id"],
             "flow": found["flow"],
+            "name": found["name"],
             "state": found["state"],
             "why": found["message"] or (found["reason"] if found["reason"] != found["state"] else ""),
             "worker": found["worker"] or "",
             "retry of": found["retry_of"] or "",
             "sweep": found["sweep"] or "",
+            "due": "" if found["scheduled_for"] is None else moment(found["scheduled_for"]),
             "created": moment(found["created_at"]),
             "took": took(found["started_at"], found["ended_at"]),
+            "progress": said(found["progress"]),
             "params": _compact(found["params"]),
             "result": "" if found["result_form"] is None else _compact(found["result"]),
         }

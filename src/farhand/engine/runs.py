@@ -236,6 +236,8 @@ class Runs:
         why it waits, or that its worker is not heard of."""
         params = self._masker.json(run.params)
         run = run if params == run.params else replace(run, params=params)
+        name = self._masker(run.name) if run.name else ""
+        run = run if name == run.name else replace(run, name=name)
         if run.state == "queued" and not run.message:
             return replace(run, message=self._queue.reason_of_run(run.id))
         member = self._fleet.get(run.worker) if run.worker and run.state in _HELD else None

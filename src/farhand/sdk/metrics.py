@@ -42,6 +42,8 @@ def progress(done: float, total: Optional[float] = None, message: Optional[str] 
             "progress(done, total) takes numbers that are not negative, and a total above nothing"
         )
     frame = current()
+    if frame is not None:
+        frame.reported()
     if frame is not None and frame.run.recorder.recording:
         body = {
             "at": time.time(),

@@ -22,6 +22,7 @@ from .changes import Effects
 from .guard import Connection
 from .logs import append_lines
 from .metrics import append_points
+from .progress import note_progress
 from .tasks import TaskBatch
 
 
@@ -38,6 +39,7 @@ class Batch:
         self.job = job
         self.lines: list[tuple[Any, ...]] = []
         self.points: list[tuple[Any, ...]] = []
+        self.progress: dict[str | None, Progress] = {}
         self.tasks = TaskBatch(
             connection, run, None if job is None else job.id, None if job is None else job.worker
         )
@@ -58,6 +60,9 @@ class Batch:
             append_points(self.connection, self.run, self.points)
             self.points = []
         self.tasks.flush()
+        if self.progress:
+            note_progress(self.connection, self.run, self.progress)
+            self.progress = {}
 
 
 def on_log(batch: Batch, event: Log) -> None:
@@ -71,7 +76,8 @@ def on_metric(batch: Batch, event: Metric) -> None:
 
 
 def on_progress(batch: Batch, event: Progress) -> None:
-    """How far the work has come: a point of the series ``progress``, and its message in the log."""
+    """How far the work has come: shown of whoever said it, a point of a series, and a line for a message."""
+    batch.progress[event.task] = event
     batch.points.append((event.at, {"progress": event.done / (event.total or 1.0)}, event.task))
     if event.message:
         batch.lines.append((event.at, event.message, "log", "info", event.task))

@@ -175,7 +175,17 @@ def _requeue(connection: Connection, effects: Effects, job: Job, verdict: Verdic
     _reopen_tasks(connection, job, forget_failures=paid)
     if job.kind == "run":
         run = load_run(connection, job.run)
-        move_run(connection, effects, run, "queued", verdict.reason, verdict.message, now, worker=None)
+        move_run(
+            connection,
+            effects,
+            run,
+            "queued",
+            verdict.reason,
+            verdict.message,
+            now,
+            worker=None,
+            progress=None,
+        )
     else:
         move_call(connection, job, "queued", worker=None)
         effects.streams.add(job.run)
@@ -184,7 +194,7 @@ def _requeue(connection: Connection, effects: Effects, job: Job, verdict: Verdic
 def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> None:
     """The next attempt makes the interrupted calls again; a paid retry makes the failed ones again too."""
     connection.execute(
-        "UPDATE task_runs SET state = 'queued' WHERE run = ? AND job = ?"
+        "UPDATE task_runs SET state = 'queued', progress = NULL WHERE run = ? AND job = ?"
         " AND state IN ('queued', 'running') AND placed IS NULL",
         (job.run, job.id),
     )

@@ -40,6 +40,7 @@ class _Script:
     host: str = ""
     python: str = ""
     file: str = ""
+    name: str | None = None
 
 
 class Journals:
@@ -143,6 +144,7 @@ def _open(connection: Connection, run_id: str, script: Any, now: float) -> None:
         started_at=script.at,
         attempt=1,
         host=script.host,
+        name=script.name or "",
     )
     connection.execute(RUNS.insert, RUNS.dump(run))
     connection.execute("INSERT INTO journals (run, seq) VALUES (?, 0)", (run_id,))

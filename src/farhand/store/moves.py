@@ -59,6 +59,12 @@ def move_run(
     return after
 
 
+def rename_run(connection: Connection, run: Run, name: str) -> Run:
+    """The run under the name that its parameters give it; its state is none of this."""
+    connection.execute("UPDATE runs SET name = ? WHERE id = ?", (name, run.id))
+    return replace(run, name=name)
+
+
 def note_run(connection: Connection, run: Run, now: float, details: Json | None = None) -> None:
     """The event row of a run's state."""
     add_event(

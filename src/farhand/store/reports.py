@@ -25,7 +25,7 @@ from .changes import Changes, Effects, PlacedOutcome, Recorded
 from .database import Database
 from .endings import End, call_error, end_attempt
 from .guard import Connection
-from .moves import LIVE, change_job, load_job, load_run, move_call, move_job, move_run
+from .moves import LIVE, change_job, load_job, load_run, move_call, move_job, move_run, rename_run
 from .rows import JOBS, TASK_RUNS, storable
 from .seeds import adopt
 from .tasks import next_number, outcome_body
@@ -179,6 +179,7 @@ def _on_started(batch: _Reported, event: Started) -> None:
         (event.at, event.host, event.python, event.pid, job.lease),
     )
     if job.state == "running":
+        _name_run(batch, event.name)
         return
     batch.held = job = move_job(batch.connection, job, "running", started_at=event.at)
     if job.kind != "run":
@@ -193,6 +194,16 @@ def _on_started(batch: _Reported, event: Started) -> None:
             batch.connection, batch.effects, run, "running", "started", message, batch.now,
             started_at=started_at, host=event.host,
         )  # fmt: skip
+    _name_run(batch, event.name)
+
+
+def _name_run(batch: _Reported, name: str | None) -> None:
+    """The run's name, once its parameters are known; a later attempt says the same again."""
+    if name is None or batch.held.kind != "run":
+        return
+    run = load_run(batch.connection, batch.run)
+    if run.name != name:
+        batch.effects.runs[run.id] = rename_run(batch.connection, run, name)
 
 
 def _on_call(batch: _Reported, event: Call) -> None:
@@ -229,7 +240,7 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
     call = _call_job(parent, event, f"{parent.run}.{number}{again}", batch.now)
     placed = TaskRun(
         parent.run, event.key, number, event.name, "queued", event.scope, event.index,
-        job=parent.id, placed=call.id,
+        job=parent.id, placed=call.id, needs=_listed(event.needs), tags=_listed(event.tags),
     )  # fmt: skip
     if parent.cancelling:  # its run is being cancelled: the call ends before it begins
         call = replace(call, state="ended", cancelling=True)
@@ -242,6 +253,10 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
     connection.execute(JOBS.insert, JOBS.dump(call))
     connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(placed))
     adopt(connection, parent.run, event.key, call.id)
+
+
+def _listed(given: list[str] | None) -> tuple[str, ...] | None:
+    return tuple(given) if given else None
 
 
 def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:

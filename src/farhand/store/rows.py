@@ -110,13 +110,13 @@ FLOWS = Mapper(
     {"schema": Json, "ask": Ask, "settings": JobSettings, "tags": tuple[str, ...]},
     flags=["present"],
 )
-RUNS = Mapper(Run, "runs", {"result": Json, "error": Json})
+RUNS = Mapper(Run, "runs", {"result": Json, "error": Json, "progress": Json, "called": Json})
 JOBS = Mapper(Job, "jobs", {"args": Json, "ask": Ask, "settings": JobSettings}, flags=["cancelling"])
 ATTEMPTS = Mapper(Attempt, "attempts", flags=["overlap_possible"])
 TASK_RUNS = Mapper(
     TaskRun,
     "task_runs",
-    {"value": Json, "error": Json},
+    {"value": Json, "error": Json, "progress": Json, "needs": tuple[str, ...], "tags": tuple[str, ...]},
     flags=["kept", "seeded"],
     renamed={"index": "place"},
 )

@@ -27,7 +27,10 @@ SCANNED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which runs a page is of. ``since_id``: none before it; ``text``: in id, flow, message or parameters."""
+    """Which runs a page is of. ``since_id``: none before it.
+
+    ``text`` stands in the id, flow, name, message or parameters.
+    """
 
     flow: str | None = None
     state: str | None = None
@@ -139,7 +142,7 @@ def _search(connection: Connection, limit: int, newest: str, values: list[str], 
     ).fetchone()
     rows: list[Any] = connection.execute(
         f"SELECT * FROM ({newest}) AS scanned"
-        " WHERE lower(id || ' ' || flow || ' ' || message || ' ' || params) LIKE ? ESCAPE '!'"
+        " WHERE lower(id || ' ' || flow || ' ' || name || ' ' || message || ' ' || params) LIKE ? ESCAPE '!'"
         " ORDER BY id DESC LIMIT ?",
         (*values, SCANNED_MAX, _pattern(text), limit),
     ).fetchall()

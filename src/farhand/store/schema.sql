@@ -25,6 +25,8 @@ CREATE TABLE flows (
 );
 CREATE INDEX flows_of_project ON flows (project);
 
+-- A flow that was called inside of a run has a run too: `parent` called it, `root` has the job (or journal) it
+-- goes on under, `key` is that of the call there, `called` what a later end of it needs to know, as JSON.
 CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     flow TEXT NOT NULL,
@@ -48,7 +50,13 @@ CREATE TABLE runs (
     scheduled_for REAL,
     retry_of TEXT,
     sweep TEXT,
-    host TEXT NOT NULL DEFAULT ''
+    host TEXT NOT NULL DEFAULT '',
+    name TEXT NOT NULL DEFAULT '',
+    progress TEXT,
+    parent TEXT,
+    root TEXT,
+    key TEXT NOT NULL DEFAULT '',
+    called TEXT
 );
 CREATE INDEX runs_of_flow ON runs (flow, id);
 CREATE INDEX runs_in_state ON runs (state, id);
@@ -59,6 +67,8 @@ CREATE INDEX runs_retried ON runs (retry_of) WHERE retry_of IS NOT NULL;
 CREATE INDEX runs_of_sweep ON runs (sweep, id) WHERE sweep IS NOT NULL;
 CREATE INDEX runs_on_host ON runs (host, id) WHERE host <> '';
 CREATE INDEX runs_ended ON runs (ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX runs_called ON runs (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX runs_below ON runs (root, key) WHERE root IS NOT NULL;
 
 -- The one queue. `lease` and `worker` are set while the job is leased or running, and only then.
 CREATE TABLE jobs (
@@ -86,7 +96,8 @@ CREATE TABLE jobs (
     retries_used INTEGER NOT NULL,
     crashes INTEGER NOT NULL,
     handoffs_failed INTEGER NOT NULL,
-    parent_job TEXT
+    parent_job TEXT,
+    nested TEXT
 );
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
@@ -125,6 +136,8 @@ CREATE TABLE recorded (
     PRIMARY KEY (job, lease, source)
 );
 
+-- `needs` are the keys of calls whose results it took. `nested`, here and below, is the key of the innermost flow
+-- inside of the run that the row belongs to; `flow_run` is the run of a call that is a flow itself.
 -- `place` is the call's index in a .map(); `seeded` marks an outcome taken over from the run that this one
 -- retries. A call that a seeded placed call's engine made has no job yet: `job` is then RUN/KEY of that call.
 CREATE TABLE task_runs (
@@ -145,11 +158,17 @@ CREATE TABLE task_runs (
     job TEXT,
     placed TEXT,
     seeded INTEGER NOT NULL DEFAULT 0,
+    needs TEXT,
+    tags TEXT,
+    progress TEXT,
+    nested TEXT,
+    flow_run TEXT,
     PRIMARY KEY (run, key)
 );
 CREATE UNIQUE INDEX task_runs_in_order ON task_runs (run, number);
 CREATE INDEX task_runs_of_job ON task_runs (job, number);
 CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running');
+CREATE INDEX task_runs_nested ON task_runs (run, nested, number) WHERE nested IS NOT NULL;
 
 -- One row a batch: `lines` is JSON, a list of [at, text, stream, level, task].
 CREATE TABLE logs (
@@ -158,8 +177,10 @@ CREATE TABLE logs (
     first_number INTEGER NOT NULL,
     attempt INTEGER NOT NULL,
     lines TEXT NOT NULL,
+    nested TEXT,
     PRIMARY KEY (run, last_number)
 );
+CREATE INDEX logs_nested ON logs (run, nested, last_number) WHERE nested IS NOT NULL;
 
 -- One row a batch: `points` is JSON, a list of [at, {series: number}, task].
 CREATE TABLE metrics (
@@ -167,8 +188,10 @@ CREATE TABLE metrics (
     last_number INTEGER NOT NULL,
     first_number INTEGER NOT NULL,
     points TEXT NOT NULL,
+    nested TEXT,
     PRIMARY KEY (run, last_number)
 );
+CREATE INDEX metrics_nested ON metrics (run, nested, last_number) WHERE nested IS NOT NULL;
 
 CREATE TABLE artifacts (
     id INTEGER PRIMARY KEY,
@@ -178,7 +201,8 @@ CREATE TABLE artifacts (
     size INTEGER NOT NULL,
     media_type TEXT NOT NULL,
     created_at REAL NOT NULL,
-    task TEXT
+    task TEXT,
+    nested TEXT
 );
 CREATE INDEX artifacts_of_run ON artifacts (run, id);
 CREATE INDEX artifacts_of_digest ON artifacts (digest);

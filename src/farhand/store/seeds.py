@@ -16,10 +16,11 @@ FAILURE, START = "failure", "start"
 
 _COPY = """
 INSERT INTO task_runs (run, key, number, name, state, scope, place, attempts, worker, started_at, ended_at,
-    kept, value, error, job, seeded)
+    kept, value, error, job, seeded, needs, tags, nested, flow_run)
 SELECT ?, t.key, t.number, t.name, t.state, t.scope, t.place, t.attempts, t.worker, t.started_at, t.ended_at,
     t.kept, t.value, t.error,
-    CASE WHEN j.id IS NULL THEN replace(t.job, ?, ?) WHEN j.key = '' THEN ? ELSE ? || j.key END, 1
+    CASE WHEN j.id IS NULL THEN replace(t.job, ?, ?) WHEN j.key = '' THEN ? ELSE ? || j.key END, 1,
+    t.needs, t.tags, t.nested, t.flow_run
 FROM task_runs t LEFT JOIN jobs j ON j.id = t.job
 WHERE t.run = ? AND t.state = 'completed' AND t.kept = 1 AND t.number < ?
 """

@@ -99,13 +99,19 @@ _KNOWN = Variants(
 )
 _INSERT = (
     "INSERT INTO task_runs (name, state, scope, place, attempts, worker, started_at, ended_at, kept, value,"
-    " error, job, run, key, number) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " error, job, needs, tags, nested, flow_run, run, key, number)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE = (
     "UPDATE task_runs SET name = ?, state = ?, scope = ?, place = ?, attempts = ?, worker = ?,"
-    " started_at = ?, ended_at = ?, kept = ?, value = ?, error = ?, job = ?"
+    " started_at = ?, ended_at = ?, kept = ?, value = ?, error = ?, job = ?, needs = coalesce(?, needs),"
+    " tags = coalesce(?, tags), nested = coalesce(?, nested), flow_run = coalesce(?, flow_run)"
     " WHERE run = ? AND key = ? AND state = ?"
 )
+
+
+_NO_FACTS = (None, None, None, None)
+"""What only the beginning of a call says: needs, tags, nested, flow_run; a row keeps what it has of them."""
 
 
 class TaskBatch:
@@ -125,6 +131,7 @@ class TaskBatch:
         self._states: dict[str, str] = {}  # key → state after the events so far
         self._final: set[str] = set()
         self._rows: dict[str, tuple[Any, ...]] = {}
+        self._facts: dict[str, tuple[Any, ...]] = {}
 
     def load(self, keys: list[str]) -> None:
         """Read what the store has of these calls; once, before the first event."""
@@ -149,9 +156,12 @@ class TaskBatch:
             return
         self._states[key] = "running"
         self._final.discard(key)
+        facts = self._facts[key] = (
+            optional_json(event.needs or None), optional_json(event.tags or None), None, None
+        )  # fmt: skip
         self._rows[key] = (
             event.name, "running", event.scope, event.index, 0, self._worker,
-            event.at, None, 1, None, None, self._job,
+            event.at, None, 1, None, None, self._job, *facts,
         )  # fmt: skip
 
     def ended(self, event: Checkpoint) -> None:
@@ -172,6 +182,7 @@ class TaskBatch:
             event.name, to, event.scope, event.index, event.attempts, self._worker,
             event.started_at, event.ended_at, int(event.kept),
             optional_json(event.value), optional_json(event.error), self._job,
+            *self._facts.get(key, _NO_FACTS),
         )  # fmt: skip
 
     def flush(self) -> None:

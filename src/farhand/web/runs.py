@@ -38,7 +38,9 @@ async def list_runs(
     ] = None,
     text: Annotated[
         str | None,
-        Query(min_length=1, max_length=200, description="Found in the id, flow, message or parameters."),
+        Query(
+            min_length=1, max_length=200, description="Found in the id, flow, name, message or parameters."
+        ),
     ] = None,
 ) -> JsonResponse:
     """A page of runs, newest first. A page of a search for text may be short and still have a next one."""

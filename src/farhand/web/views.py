@@ -45,9 +45,12 @@ def _as_unicode(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """A run. ``result`` is the value itself, or ``{"enc", "size", "digest"?}`` for what is not inline JSON.
+    """A run.
 
-    ``result_form`` tells the two apart: json, reference or null.
+    ``name`` is what the flow's ``run_name`` makes of the parameters, empty without one. ``progress`` is what
+    the flow said last: ``{"at", "done", "total"?, "message"?}``. ``scheduled_for`` is the fire time of the
+    ``schedule`` that started it. ``result`` is the value itself, or ``{"enc", "size", "digest"?}`` for what
+    is not inline JSON; ``result_form`` tells the two apart: json, reference or null.
     """
 
     id: str
@@ -61,6 +64,8 @@ class RunView:
     ended_at: float | None
     worker: str | None
     host: str
+    name: str
+    progress: Any
     attempt: int
     project: str
     origin: str
@@ -68,6 +73,8 @@ class RunView:
     fingerprint: str
     retry_of: str | None
     sweep: str | None
+    schedule: str | None
+    scheduled_for: float | None
     result: Any
     result_form: str | None
     error: Any

@@ -61,5 +61,4 @@ async def graph(id: str, services: Asking) -> JsonResponse:
 
 
 def _node(task: TaskRun) -> Node:
-    needs: list[str] = list(getattr(task, "needs", None) or ())
-    return Node(task.key, task.name, task.number, task.state, task.scope, task.index, needs)
+    return Node(task.key, task.name, task.number, task.state, task.scope, task.index, list(task.needs or ()))

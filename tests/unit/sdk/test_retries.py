@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farhand import exponential, flow, task
+from farhand import exponential, flow, progress, task
 from farhand.errors import NotSupported, SilentTooLong, Usage
 
 
@@ -158,6 +158,17 @@ def test_what_a_task_says_keeps_its_flow_and_what_its_flow_says_does_not_keep_it
     parent()
     with pytest.raises(SilentTooLong):
         chatty()
+
+
+def test_progress_is_a_report() -> None:
+    @flow(silence_timeout=0.3)
+    def going() -> str:
+        for number in range(6):
+            progress(number, 6)
+            time.sleep(0.1)
+        return "done"
+
+    assert going() == "done"
 
 
 def test_an_async_flow_is_silent_too() -> None:

@@ -416,6 +416,7 @@ class TaskBegan:
     scope: str = ""
     index: Optional[int] = None
     needs: Optional[List[str]] = None
+    tags: Optional[List[str]] = None
 
 
 @dataclass(frozen=True)
@@ -451,6 +452,7 @@ class Call:
     index: Optional[int] = None
     settings: Dict[str, Any] = field(default_factory=dict)
     needs: Optional[List[str]] = None
+    tags: Optional[List[str]] = None
 
 
 @dataclass(frozen=True)

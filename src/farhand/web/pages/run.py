@@ -20,7 +20,7 @@ from ..asking import Asking
 from ..paging import After
 from .charts import charts
 from .shell import PageRoute, Visitor, render
-from .wording import clock, sentence
+from .wording import clock, needed, sentence
 
 router = APIRouter(route_class=PageRoute)
 ROOT = "../"
@@ -150,6 +150,7 @@ async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
     return {
         "run": run,
         "tasks": page.items,
+        "needs": needed(page.items),
         "waits": {task.key: why for task in page.items if (why := services.runs.why_waiting(task))},
         "more_tasks": tasks + TASKS if page.next else 0,
         "shown_tasks": tasks,

@@ -43,6 +43,7 @@ def environment() -> Environment:
         pretty=wording.pretty,
         clock=wording.clock,
         said=wording.said,
+        progress=wording.progress,
         marked=marked,
     )
     return env

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ...model import Attempt, Run
+from ...model import Attempt, Run, TaskRun
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _TEXT_MAX = 20_000
@@ -49,6 +50,30 @@ def size(count: int) -> str:
 def number(value: float) -> str:
     """A number with at most four significant digits."""
     return f"{value:.4g}"
+
+
+NEEDS_SHOWN = 8
+
+
+def needed(tasks: Sequence[TaskRun]) -> dict[str, str]:
+    """The numbers of the calls that each call needed, by its key, as far as they are among these."""
+    numbers = {task.key: task.number for task in tasks}
+    found: dict[str, str] = {}
+    for task in tasks:
+        known = sorted(numbers[key] for key in task.needs or () if key in numbers)
+        if known:
+            more = f" and {len(known) - NEEDS_SHOWN} more" if len(known) > NEEDS_SHOWN else ""
+            found[task.key] = ", ".join(map(str, known[:NEEDS_SHOWN])) + more
+    return found
+
+
+def progress(said: dict[str, float | str] | None) -> str:
+    """How far something has come: done of total, and the words that came with it."""
+    if said is None:
+        return ""
+    total = said.get("total")
+    share = f"{said['done']:g}" if total is None else f"{said['done']:g} of {total:g}"
+    return f"{share}, {said['message']}" if said.get("message") else share
 
 
 def said(text: str) -> str:
