@@ -109,6 +109,12 @@ class Conflict(FarhandError):
     exit_code = 3
 
 
+class UnknownFlavor(NotFound):
+    """It asks for a flavor that this server does not have; `farhand flavors set` makes one."""
+
+    code = "unknown_flavor"
+
+
 class Unauthorized(FarhandError):
     """A token is needed: send Authorization: Bearer TOKEN, or sign in by the link that serve prints."""
 

@@ -20,11 +20,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a job asks of a machine. ``runs_on``: any, server, worker, or a worker's name."""
+    """What a job asks of a machine. ``runs_on``: any, server, worker, or a worker's name.
+
+    An amount is None where nothing is asked; ``gpus`` 0 asks to be shown none. A job has the amounts of its
+    ``flavor`` from the moment it is made, where it gives none of its own.
+    """
 
     labels: tuple[str, ...] = ()
     policy: str = "require"
     runs_on: str = "any"
+    cpus: int | None = None
+    gpus: int | None = None
+    ram_mb: int | None = None
+    flavor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A named size. An amount is None where the flavor says nothing of it."""
+
+    name: str
+    cpus: int | None
+    gpus: int | None
+    ram_mb: int | None
+    updated_at: float = 0.0
+    updated_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +215,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is queued, placed and leased. ``kind`` is run or call; ``key`` is a call's checkpoint key."""
+    """What is queued, placed and leased. ``kind`` is run or call; ``key`` is a call's checkpoint key.
+
+    ``depth`` counts the calls that it is within. ``queued_at`` is when it came to the queue last,
+    ``last_worker`` who held it before. ``devices`` are its worker's GPUs that it was given. ``blocked`` is
+    "blocked" while it waits for placed calls alone, "unblocked" from their end until it may go on, which its
+    engine is told by ``block``, the number of that wait; else empty.
+    """
 
     id: str
     run: str
@@ -223,6 +249,12 @@ class Job:
     handoffs_failed: int = 0
     parent_job: str | None = None
     nested: str | None = None
+    depth: int = 0
+    queued_at: float = 0.0
+    last_worker: str | None = None
+    devices: tuple[str, ...] = ()
+    blocked: str = ""
+    block: int = 0
 
 
 @dataclass(frozen=True, slots=True)

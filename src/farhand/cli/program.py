@@ -36,6 +36,7 @@ COMMANDS = (
     Entry("signin", "signin", "Print a link that signs a browser in to the console, once."),
     Entry("deploy", "deploy", "Inspect a directory here, and give its flows to a server."),
     Entry("flows", "flows", "What the server can run."),
+    Entry("flavors", "flavors", "Named sizes, for flows and tasks to ask for."),
     Entry("runs", "runs", "Start runs on the server, look at them, cancel and retry them."),
     Entry("sweep", "sweep", "Start a flow once for every combination of parameters."),
     Entry("artifacts", "artifacts", "The files that runs saved."),

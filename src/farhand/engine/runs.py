@@ -74,7 +74,9 @@ class Runs:
         idempotency_key: str | None = None,
         sweep: str | None = None,
     ) -> Run:
-        """Queue a run. Raises `NotFound` for an unknown flow and `InvalidParameters`, naming the field.
+        """Queue a run.
+
+        Raises `NotFound` for an unknown flow, `UnknownFlavor`, and `InvalidParameters` naming the field.
 
         A second request with the same idempotency key returns the first one's run. Runs of one ``sweep``
         are found together.
@@ -91,7 +93,7 @@ class Runs:
         """A run of the flow as its code is now, and its job, neither of them stored. Raises as `start`."""
         found = await self._flow(flow)
         parameters.check(found.schema, params)
-        return _make(found, params, idempotency_key, time.time())
+        return await self._make(found, params, idempotency_key)
 
     async def retry(
         self,
@@ -119,7 +121,7 @@ class Runs:
         found = await self._flow(source.flow)
         asked = {**json.loads(source.params), **(params or {})}
         parameters.check(found.schema, asked)
-        run, job = _make(found, asked, idempotency_key, time.time())
+        run, job = await self._make(found, asked, idempotency_key)
         changed = found.fingerprint != source.fingerprint or run.params != source.params
         seed = Seed(source.id, since, in_order=changed)
         return await self._create(replace(run, retry_of=source.id), job, seed)
@@ -130,6 +132,11 @@ class Runs:
             known = ", ".join(f.name for f in await self._store.flows.list() if f.present) or "none"
             raise NotFound(f"there is no flow {name!r}; this server has: {known}")
         return found
+
+    async def _make(self, flow: Flow, params: dict[str, Any], idempotency_key: str | None) -> tuple[Run, Job]:
+        """A run and its job, with the amounts of the flow's flavor as it is now."""
+        ask = await self._store.flavors.resolve(flow.ask)
+        return _make(replace(flow, ask=ask), params, idempotency_key, time.time())
 
     async def _create(self, run: Run, job: Job, seed: Seed | None = None) -> Run:
         known, job, created = await self._store.runs.create(run, job, seed)
@@ -302,6 +309,7 @@ def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: 
         settings=flow.settings,
         age_at=now,
         created_at=now,
+        queued_at=now,
         name=flow.name,
         priority=flow.settings.priority or 0,
     )

@@ -20,6 +20,7 @@ from .bus import Bus
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .doctor import Doctor
+from .flavors import Flavors
 from .fleet import Fleet
 from .flows import Flows
 from .inbox import Inbox
@@ -85,6 +86,7 @@ class Services:
         self.audit = Audit(store, self.masker)
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
         self.variables = Variables(store)
+        self.flavors = Flavors(store)
         self.needs = Needs(store, self.secrets, self.variables)
         self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False

@@ -231,10 +231,9 @@ def placed_elsewhere(made: Call) -> bool:
         return True
     if options.policy == "prefer":
         return False
-    wanted = f"device {', '.join(options.labels)}" if options.labels else f"runs_on={options.runs_on!r}"
     raise NotSupported(
-        f"{made.step.name} asks for {wanted}, which a script cannot reach; start the flow on a server with "
-        f"`farhand runs start {made.run.flow}`, or use device_policy='prefer'"
+        f"{made.step.name} asks for {options.asked()}, which a script cannot reach; start the flow on a "
+        f"server with `farhand runs start {made.run.flow}`, or use device_policy='prefer'"
     )
 
 

@@ -16,6 +16,7 @@ from .parameters import Parameters
 from .retries import Delay, Duration, RetryOn
 from .schedules import Schedules, listed
 from .script import run_script
+from .sizes import Size
 from .steps import Step, declared_by
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -125,6 +126,10 @@ def flow(
     runs_on: str = "any",
     device: Labels = None,
     device_policy: str = "require",
+    cpus: Optional[int] = None,
+    gpus: Optional[int] = None,
+    ram: Optional[Size] = None,
+    flavor: str = "",
     isolated: bool = False,
     strict_lease: bool = False,
     secrets: Names = None,
@@ -154,8 +159,9 @@ def flow(
 
     ``retries`` pays for exceptions (those that ``retry_on`` names, or all), ``crash_retries`` for engines
     that died. ``timeout`` limits the time, ``silence_timeout`` the time without a line, a metric or a task.
-    ``device`` (a label or a list, all required) and ``runs_on`` (any, server, worker, a worker's name) say
-    where the run may go, ``priority`` how soon, ``max_concurrent`` beside how many others of its kind.
+    ``device`` (a label or a list, all required), ``runs_on`` (any, server, worker, a worker's name) and a
+    size (``cpus``, ``gpus``, ``ram`` in megabytes or text such as ``"8G"``, or a ``flavor``) say where the
+    run may go, ``priority`` how soon, ``max_concurrent`` beside how many others of its kind.
     ``run_name`` names its runs by their parameters, as in ``"{city} of {day:%d %B}"``.
     ``isolated`` gives it a process of its own. The hooks are called with a summary of the run at its end.
     ``schedule`` (`cron`, `every`, or a list of them) starts runs on a server by the clock.

@@ -8,6 +8,7 @@ from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Union
 from farhand.errors import NotSupported, Usage
 
 from .retries import Condition, Delay, Duration, RetryOn, backoff, duration
+from .sizes import Size, size_mb_of
 
 Labels = Union[str, Sequence[str], None]
 Names = Union[str, Sequence[str], None]
@@ -19,13 +20,9 @@ PRIORITY_MAX = 1000
 _LATER: FrozenSet[str] = frozenset(
     [
         "cache",
-        "cpus",
         "env",
-        "flavor",
-        "gpus",
         "limits",
         "locks",
-        "ram",
         "requires_python",
         "schedule",
         "triggers",
@@ -37,14 +34,18 @@ class Options:
     """The settings of a flow or task. Times in seconds; no limit is None."""
 
     __slots__ = (
+        "cpus",
         "crash_retries",
         "durable",
+        "flavor",
+        "gpus",
         "isolated",
         "labels",
         "max_concurrent",
         "policy",
         "priority",
         "process",
+        "ram_mb",
         "retries",
         "retry_delay",
         "retry_on",
@@ -69,6 +70,10 @@ class Options:
         runs_on: str = "any",
         device: Labels = None,
         device_policy: str = "require",
+        cpus: Optional[int] = None,
+        gpus: Optional[int] = None,
+        ram: Optional[Size] = None,
+        flavor: str = "",
         strict_lease: bool = False,
         isolated: bool = False,
         secrets: Names = None,
@@ -90,6 +95,12 @@ class Options:
         if device_policy not in POLICIES:
             raise Usage(f"device_policy must be one of {', '.join(POLICIES)}")
         self.policy = device_policy
+        self.cpus = _amount("cpus", cpus, 1)
+        self.gpus = _amount("gpus", gpus, 0)
+        self.ram_mb = _megabytes("ram", ram)
+        if flavor and (not isinstance(flavor, str) or not NAME.fullmatch(flavor)):
+            raise Usage("flavor must be the name of one; `farhand flavors list` shows them")
+        self.flavor = flavor or ""
         self.strict_lease = bool(strict_lease)
         self.isolated = bool(isolated)
         self.process = bool(process)
@@ -103,11 +114,29 @@ class Options:
     @property
     def places(self) -> bool:
         """Whether a machine is asked for."""
-        return bool(self.labels) or self.runs_on != "any"
+        sized = any(amount is not None for amount in (self.cpus, self.gpus, self.ram_mb))
+        return bool(self.labels) or self.runs_on != "any" or sized or bool(self.flavor)
 
     def ask(self) -> Dict[str, Any]:
         """What is asked of a machine."""
-        return {"labels": self.labels, "policy": self.policy, "runs_on": self.runs_on}
+        return {
+            "labels": self.labels,
+            "policy": self.policy,
+            "runs_on": self.runs_on,
+            "cpus": self.cpus,
+            "gpus": self.gpus,
+            "ram_mb": self.ram_mb,
+            "flavor": self.flavor,
+        }
+
+    def asked(self) -> str:
+        """The same in words."""
+        words = [f"device {', '.join(self.labels)}"] if self.labels else []
+        if self.runs_on != "any":
+            words.append(f"runs_on={self.runs_on!r}")
+        amounts = (("cpus", self.cpus), ("gpus", self.gpus), ("MB of ram", self.ram_mb))
+        words += [f"{amount} {name}" for name, amount in amounts if amount is not None]
+        return ", ".join([*words, f"flavor {self.flavor}"] if self.flavor else words)
 
     def settings(self) -> Dict[str, Any]:
         """What the queue and the agent need to know."""
@@ -127,7 +156,7 @@ class Options:
 
 _EVERYWHERE = (
     "retries retry_delay retry_on crash_retries timeout silence_timeout priority runs_on device device_policy"
-    " strict_lease isolated secrets"
+    " cpus gpus ram flavor strict_lease isolated secrets"
 )
 ACCEPTED: Dict[str, FrozenSet[str]] = {
     "flow": frozenset(f"{_EVERYWHERE} tags max_concurrent".split()),
@@ -150,7 +179,9 @@ def refuse_without_place(options: Options) -> None:
     """Refuse what only a task with a machine of its own can have. Raises `Usage`."""
     for name, given in (("priority", options.priority is not None), ("isolated", options.isolated)):
         if given and not options.places:
-            raise Usage(f"@task({name}=…) is for tasks that ask for a machine, with device or runs_on")
+            raise Usage(
+                f"@task({name}=…) is for tasks that ask for a machine, with device, runs_on or a size"
+            )
     if options.process and options.places:
         raise Usage("a task that asks for a machine has a process there already; leave process out")
 
@@ -168,6 +199,26 @@ def _count(name: str, value: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise Usage(f"{name} must be a whole number, not negative")
     return value
+
+
+def _amount(name: str, value: Optional[int], least: int) -> Optional[int]:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise Usage(f"{name} must be a whole number, at least {least}; leave it out to ask for none")
+    return value
+
+
+def _megabytes(name: str, value: Optional[Size]) -> Optional[int]:
+    if value is None:
+        return None
+    try:
+        size_mb = size_mb_of(value)
+    except ValueError as error:
+        raise Usage(f"{name} {error}") from error
+    if size_mb < 1:
+        raise Usage(f"{name} must be at least a megabyte; leave it out to ask for none")
+    return size_mb
 
 
 def _priority(value: Optional[int]) -> Optional[int]:

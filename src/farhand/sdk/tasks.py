@@ -11,6 +11,7 @@ from .context import Frame, current
 from .futures import Future, Futures
 from .options import Labels, Names, Options, refuse_unknown, refuse_without_place
 from .retries import Delay, Duration, RetryOn
+from .sizes import Size
 from .steps import Step
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,6 +86,10 @@ def task(
     runs_on: str = "any",
     device: Labels = None,
     device_policy: str = "require",
+    cpus: Optional[int] = None,
+    gpus: Optional[int] = None,
+    ram: Optional[Size] = None,
+    flavor: str = "",
     isolated: bool = False,
     strict_lease: bool = False,
     secrets: Names = None,
@@ -102,8 +107,9 @@ def task(
 ) -> Union[Task[F], Callable[[F], Task[F]]]:
     """Make a task of a function. Durations are seconds or text such as ``"30s"``.
 
-    With ``device`` (a label or a list, all required) or ``runs_on`` each call is a job of its own on a
-    machine that fits; ``device_policy="prefer"`` lets it run on the server where no such machine exists.
+    With ``device`` (a label or a list, all required), ``runs_on`` or a size (``cpus``, ``gpus``, ``ram`` in
+    megabytes or text such as ``"8G"``, or a ``flavor``) each call is a job of its own on a machine that
+    fits; ``device_policy="prefer"`` lets it run on the server where no such machine exists.
     ``priority`` and ``isolated`` are for such tasks. With ``process`` each call runs in a child process,
     which a timeout or a cancellation kills. ``durable`` waits until the server has recorded the outcome
     before the flow goes on. The rest is as for a flow.

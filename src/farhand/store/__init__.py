@@ -22,6 +22,7 @@ from .audit import Audit
 from .changes import Changes, Leased, PlacedOutcome, Recorded
 from .database import Database, OnDeath
 from .events import Events
+from .flavors import Flavors
 from .flows import Flows
 from .jobs import Jobs
 from .journals import Journals
@@ -65,6 +66,7 @@ class Store:
         self.audit = Audit(database)
         self.secrets = Secrets(database)
         self.variables = Variables(database)
+        self.flavors = Flavors(database)
         self.journals = Journals(database)
         self.retention = Retention(database)
 

@@ -48,6 +48,7 @@ def _queue(connection: Connection, effects: Effects, run: Run, job: Job, hook: H
         settings=JobSettings(crash_retries=0, timeout_s=TIMEOUT_S, secrets=job.settings.secrets),
         age_at=now,
         created_at=now,
+        queued_at=now,
         key=key,
         name=name,
         priority=job.priority,

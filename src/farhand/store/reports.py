@@ -17,13 +17,14 @@ import msgspec
 
 from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Started
 
-from ..errors import StaleLease
+from ..errors import StaleLease, UnknownFlavor
 from ..lifecycle import Ending
 from ..model import Ask, Job, JobSettings, TaskRun
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .changes import Changes, Effects, PlacedOutcome, Recorded
 from .database import Database
 from .endings import End, call_error, end_attempt
+from .flavors import with_flavor
 from .guard import Connection
 from .moves import LIVE, change_job, load_job, load_run, move_call, move_job, move_run, rename_run
 from .rows import JOBS, TASK_RUNS, storable
@@ -238,6 +239,11 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
     ).fetchone()[0]
     again = f".{earlier + 1}" if earlier else ""
     call = _call_job(parent, event, f"{parent.run}.{number}{again}", batch.now)
+    refused = ""
+    try:
+        call = replace(call, ask=with_flavor(connection, call.ask))
+    except UnknownFlavor as error:
+        refused = str(error)
     placed = TaskRun(
         parent.run, event.key, number, event.name, "queued", event.scope, event.index,
         job=parent.id, placed=call.id, needs=_listed(event.needs), tags=_listed(event.tags),
@@ -247,6 +253,11 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
         placed = replace(
             placed, state="cancelled", ended_at=batch.now, kept=False, error=call_error("cancelled", "")
         )
+        batch.effects.outcomes.append(PlacedOutcome(parent.id, event.key, outcome_body(placed)))
+    elif refused:
+        call = replace(call, state="ended")
+        error = {"type": "UnknownFlavor", "module": "farhand.errors", "message": refused, "traceback": ""}
+        placed = replace(placed, state="failed", ended_at=batch.now, error=error)
         batch.effects.outcomes.append(PlacedOutcome(parent.id, event.key, outcome_body(placed)))
     else:
         batch.effects.enqueued[call.id] = call
@@ -279,6 +290,8 @@ def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
         name=event.name,
         priority=parent.priority if settings.priority is None else settings.priority,
         parent_job=parent.id,
+        depth=parent.depth + 1,
+        queued_at=now,
     )
 
 

@@ -15,6 +15,7 @@ from ..model import (
     AuditEntry,
     Event,
     Fire,
+    Flavor,
     Flow,
     Job,
     JobSettings,
@@ -111,7 +112,12 @@ FLOWS = Mapper(
     flags=["present"],
 )
 RUNS = Mapper(Run, "runs", {"result": Json, "error": Json, "progress": Json, "called": Json})
-JOBS = Mapper(Job, "jobs", {"args": Json, "ask": Ask, "settings": JobSettings}, flags=["cancelling"])
+JOBS = Mapper(
+    Job,
+    "jobs",
+    {"args": Json, "ask": Ask, "settings": JobSettings, "devices": tuple[str, ...]},
+    flags=["cancelling"],
+)
 ATTEMPTS = Mapper(Attempt, "attempts", flags=["overlap_possible"])
 TASK_RUNS = Mapper(
     TaskRun,
@@ -127,6 +133,7 @@ TOKENS = Mapper(Token, "tokens", {"labels": tuple[str, ...]})
 AUDIT = Mapper(AuditEntry, "audit", {"details": Json})
 SECRETS = Mapper(Secret, "secrets")
 VARIABLES = Mapper(Variable, "variables")
+FLAVORS = Mapper(Flavor, "flavors")
 PROJECTS = Mapper(Project, "projects", {"errors": tuple[Trouble, ...], "left_out": tuple[LeftOut, ...]})
 SCHEDULES = Mapper(Schedule, "schedules", {"spec": Json}, flags=["paused", "present"])
 FIRES = Mapper(Fire, "fires", flags=["late"])

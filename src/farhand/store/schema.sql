@@ -70,7 +70,8 @@ CREATE INDEX runs_ended ON runs (ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX runs_called ON runs (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX runs_below ON runs (root, key) WHERE root IS NOT NULL;
 
--- The one queue. `lease` and `worker` are set while the job is leased or running, and only then.
+-- The one queue. `lease` and `worker` are set while the job is leased or running, and only then. `devices` is JSON;
+-- `blocked` is blocked while the job waits for placed calls alone, unblocked from then until it may go on.
 CREATE TABLE jobs (
     id TEXT PRIMARY KEY,
     run TEXT NOT NULL REFERENCES runs (id),
@@ -97,7 +98,13 @@ CREATE TABLE jobs (
     crashes INTEGER NOT NULL,
     handoffs_failed INTEGER NOT NULL,
     parent_job TEXT,
-    nested TEXT
+    nested TEXT,
+    depth INTEGER NOT NULL DEFAULT 0,
+    queued_at REAL NOT NULL DEFAULT 0,
+    last_worker TEXT,
+    devices TEXT NOT NULL DEFAULT '[]',
+    blocked TEXT NOT NULL DEFAULT '',
+    block INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
@@ -278,6 +285,16 @@ CREATE TABLE secrets (
 CREATE TABLE variables (
     name TEXT PRIMARY KEY,
     value TEXT NOT NULL,
+    updated_at REAL NOT NULL,
+    updated_by TEXT NOT NULL
+);
+
+-- Named sizes; an amount that a flavor says nothing of is NULL.
+CREATE TABLE flavors (
+    name TEXT PRIMARY KEY,
+    cpus INTEGER,
+    gpus INTEGER,
+    ram_mb INTEGER,
     updated_at REAL NOT NULL,
     updated_by TEXT NOT NULL
 );

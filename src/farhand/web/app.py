@@ -15,6 +15,7 @@ from . import (
     backup,
     deleting,
     doctor,
+    flavors,
     flows,
     health,
     problems,
@@ -39,6 +40,7 @@ API = "/api/v1"
 
 # `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
 _GROUPS = (
+    flavors,
     flows,
     deleting,
     backup,

@@ -321,6 +321,15 @@ def test_a_variable_is_json_where_it_can_be(call: Call) -> None:
     assert call("variables", "get", "limit").exit_code == 2
 
 
+def test_flavors_are_set_listed_and_deleted(call: Call) -> None:
+    words = ("flavors", "set", "gpu-small", "--cpus", "8", "--gpus", "1", "--ram", "64G")
+    assert call(*words).stdout == "gpu-small is set\n"
+    assert call(*words).stdout == "gpu-small is changed\n"
+    assert "65536M" in call("flavors", "list").stdout
+    assert call("flavors", "delete", "gpu-small").stdout == "gpu-small is deleted\n"
+    assert call("flavors", "delete", "gpu-small").exit_code == 2
+
+
 def test_the_signing_key_is_changed_only_after_a_question(call: Call, services: FakeServices) -> None:
     assert call("tokens", "rotate-key").exit_code == 130
     assert services.tokens.generation == "first"

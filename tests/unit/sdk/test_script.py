@@ -61,8 +61,8 @@ def test_submitting_outside_of_a_run_says_what_to_do_instead() -> None:
 
 
 def test_a_parameter_that_is_not_supported_is_refused_at_decoration() -> None:
-    with pytest.raises(NotSupported, match="gpus"):
-        task(gpus=1)  # type: ignore[call-overload]
+    with pytest.raises(NotSupported, match="locks"):
+        task(locks=1)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="colour"):
         flow(colour=1)  # type: ignore[call-overload]
 

@@ -30,6 +30,7 @@ from farhand.model import (
     Attempt,
     AuditEntry,
     Fire,
+    Flavor,
     Flow,
     JobSettings,
     LeftOut,
@@ -46,6 +47,7 @@ from farhand.model import (
     Variable,
     Worker,
 )
+from farhand.sdk.sizes import size_mb_of
 
 T0 = 1_700_000_000.0
 ADMIN, VIEWER, OPERATOR, WORKER = "admin-secret", "viewer-secret", "operator-secret", "worker-secret"
@@ -365,6 +367,23 @@ class FakeVariables:
             raise NotFound(f"there is no variable {name!r}")
 
 
+class FakeFlavors:
+    def __init__(self) -> None:
+        self.items: dict[str, Flavor] = {}
+
+    async def list(self) -> list[Flavor]:
+        return list(self.items.values())
+
+    async def set(self, name: str, cpus: int | None, gpus: int | None, ram: Any, by: str) -> bool:
+        created = name not in self.items
+        self.items[name] = Flavor(name, cpus, gpus, size_mb_of(ram) if ram else None, T0, by)
+        return created
+
+    async def delete(self, name: str) -> None:
+        if self.items.pop(name, None) is None:
+            raise NotFound(f"there is no flavor {name!r}")
+
+
 class FakeDoctor:
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -416,6 +435,7 @@ class FakeServices:
         self.masker = Masker()
         self.secrets = FakeSecrets()
         self.variables = FakeVariables()
+        self.flavors = FakeFlavors()
         self.doctor = FakeDoctor()
         self.fleet = FakeFleet()
         self.bus = ThreadedBus()
