@@ -92,7 +92,11 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A flow as inspection found it. ``entry`` is ``module:name`` inside the bundle."""
+    """A flow as inspection found it. ``entry`` is ``module:name`` inside the bundle.
+
+    ``fingerprint`` is the digest of its manifest, a blob of the server; ``git`` is branch and commit of the
+    directory it was read from.
+    """
 
     name: str
     project: str
@@ -107,6 +111,7 @@ class Flow:
     updated_at: float = 0.0
     tags: tuple[str, ...] = ()
     file: str = ""
+    git: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +260,17 @@ class Job:
     devices: tuple[str, ...] = ()
     blocked: str = ""
     block: int = 0
+    fingerprint: str = ""
+    git: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One hand-off of a job. ``outcome`` is empty while it is under way."""
+    """One hand-off of a job. ``outcome`` is empty while it is under way.
+
+    ``environment`` is the digest of what was installed for the engine, ``git`` the branch and commit of the
+    code: the worker's own where it runs in a checkout.
+    """
 
     lease: int
     job: str
@@ -276,6 +287,9 @@ class Attempt:
     python: str = ""
     pid: int | None = None
     overlap_possible: bool = False
+    fingerprint: str = ""
+    git: str = ""
+    environment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +366,11 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A machine's program as the store remembers it. ``state``: online, lost or offline."""
+    """A machine's program as the store remembers it. ``state``: online, lost or offline.
+
+    ``environment`` is the digest of what is installed there, seen first at ``environment_at``; ``checkout``
+    the directory it runs in, with ``git`` as its branch and commit, where it has one.
+    """
 
     name: str
     state: str
@@ -366,6 +384,10 @@ class Worker:
     address: str = ""
     attached_at: float | None = None
     last_seen_at: float | None = None
+    environment: str = ""
+    environment_at: float | None = None
+    checkout: str = ""
+    git: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ def deploy(client: Client, directory: Path, as_json: bool) -> None:
         click.echo("farhand: nothing was deployed", err=True)
         finish(1)
     client.put_bytes(f"/artifacts/{packed.offer.bundle}", packed.content)
+    for fingerprint, manifest in packed.manifests.items():
+        client.put_bytes(f"/artifacts/{fingerprint}", manifest)
     project = client.put(f"/projects/{packed.name}", msgspec.to_builtins(packed.offer))
     if as_json:
         print_json(project)

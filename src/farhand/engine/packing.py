@@ -2,8 +2,8 @@
 
 The server never imports user code. `python -m farhand.sdk.inspection ROOT` does, and tells what it found;
 the files it names go into one zip whose digest is the version of the code. The same bytes give the same
-bundle on every machine: sorted names, no times, no modes. A flow's fingerprint is the hash of its own part
-of those files.
+bundle on every machine: sorted names, no times, no modes. A flow's own part of those files is its manifest
+(name and digest of each, line ends normalised); the manifest's digest is the flow's fingerprint.
 """
 
 from __future__ import annotations
@@ -24,13 +24,19 @@ from typing import Any
 
 import msgspec
 
+from farhand_worker.gitstate import git_state
+from farhand_worker.manifest import digest_file, write_manifest
+
+from ..blobs import digest_of
 from ..errors import Usage
 from ..model import Ask, JobSettings, LeftOut, Trouble
+from ..sdk.closure import digests_of, version_of
 from . import projectfile
 
 INSPECT_S = 60.0
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _LINE_MAX = 64 * 1024 * 1024
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,7 @@ class Found:
     tags: tuple[str, ...] = ()
     schedules: tuple[Timed, ...] = ()
     fingerprint: str = ""
+    git: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +92,18 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An offer with its bundle, and the sizes of the files in it."""
+    """An offer with its bundle, the sizes of the files in it, and the manifests by fingerprint."""
 
     name: str
     offer: Offer
     content: bytes
     sizes: dict[str, int]
     versions: dict[str, str]
+    manifests: dict[str, bytes] = field(default_factory=dict[str, bytes])
+
+
+class ChangedMeanwhile(Usage):
+    """The files of the directory changed while they were read; read it again when they are at rest."""
 
 
 async def pack(
@@ -100,7 +112,8 @@ async def pack(
     """The project in ``root``. The last one is final; earlier ones lack modules that import slowly.
 
     Modules whose files are those of ``before`` are not imported again. Raises `Usage` when the directory
-    cannot be inspected at all; what is wrong with single modules is in the offer.
+    cannot be inspected at all, and `ChangedMeanwhile` when what was inspected is not what was read; what is
+    wrong with single modules is in the offer.
     """
     settings = await asyncio.to_thread(projectfile.read, root)
     failed = {trouble.file for trouble in before.offer.errors} if before else set[str]()
@@ -113,21 +126,41 @@ async def pack(
 
 
 async def pack_whole(root: Path, inspect_s: float = INSPECT_S) -> Packed:
-    """The final result of `pack`."""
+    """The final result of `pack`, tried again when the files change under it. Raises as `pack` does."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(ChangedMeanwhile):
+            return [packed async for packed in pack(root, inspect_s)][-1]
     return [packed async for packed in pack(root, inspect_s)][-1]
 
 
 def _packed(root: Path, name: str, inspection: Inspection, kept: list[Found]) -> Packed:
     contents, gone = read_files(root, inspection.files)
-    content = bundle(contents)
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    flows = [
-        replace(flow, fingerprint=fingerprint_of(contents, inspection.parts.get(flow.file, inspection.files)))
-        for flow in sorted([*inspection.flows, *kept], key=lambda flow: (flow.file, flow.name))
-    ]
-    offer = Offer(digest, len(content), len(contents), flows, inspection.errors + gone, inspection.left_out)
+    _check_unchanged(root, contents, inspection)
+    content, git = bundle(contents), git_state(root)
+    digests = {name: digest_file(data) for name, data in contents.items()}
+    manifests: dict[str, bytes] = {}
+    flows: list[Found] = []
+    for flow in sorted([*inspection.flows, *kept], key=lambda flow: (flow.file, flow.name)):
+        part = inspection.parts.get(flow.file, inspection.files)
+        manifest = write_manifest({name: digests[name] for name in part if name in digests})
+        fingerprint = digest_of(manifest)
+        manifests[fingerprint] = manifest
+        flows.append(replace(flow, fingerprint=fingerprint, git=git))
+    offer = Offer(
+        digest_of(content), len(content), len(contents), flows, inspection.errors + gone, inspection.left_out
+    )
     sizes = {file: len(data) for file, data in contents.items()}
-    return Packed(name, offer, content, sizes, inspection.versions)
+    return Packed(name, offer, content, sizes, inspection.versions, manifests)
+
+
+def _check_unchanged(root: Path, contents: Mapping[str, bytes], inspection: Inspection) -> None:
+    """What goes into the bundle is what was looked at: code of two versions is never offered as one."""
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    apart = {name for part in inspection.parts.values() for name in part} - set(digests)
+    digests |= digests_of(root, apart)  # too much for the bundle
+    for file, part in inspection.parts.items():
+        if version_of(part, digests) != inspection.versions[file]:
+            raise ChangedMeanwhile(f"{root}: what {file} reaches changed while it was read; try again")
 
 
 def read_files(root: Path, files: Iterable[str]) -> tuple[dict[str, bytes], list[Trouble]]:
@@ -149,15 +182,6 @@ def bundle(contents: Mapping[str, bytes]) -> bytes:
         for name in sorted(contents):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), contents[name], zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
-
-
-def fingerprint_of(contents: Mapping[str, bytes], part: Iterable[str]) -> str:
-    """The hash of path → digest, with line ends normalised, so that a checkout elsewhere compares equal."""
-    total = hashlib.sha256()
-    for name in sorted(set(part) & set(contents)):
-        content = contents[name].replace(b"\r\n", b"\n")
-        total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode())
-    return f"sha256:{total.hexdigest()}"
 
 
 async def _inspect(

@@ -63,6 +63,8 @@ class Projects:
         A module that fails hurts nothing else: its flows stay as they were when it last imported.
         """
         self._blobs.put_bytes(packed.content)
+        for manifest in packed.manifests.values():
+            self._blobs.put_bytes(manifest)
         stored = await self._store.flows.list()
         checked = check(packed.name, packed.offer, stored)
         for trouble in checked.troubles:
@@ -92,6 +94,11 @@ class Projects:
             raise Usage(f"a project's name matches {NAME_PATTERN}")
         if not self._blobs.has(offer.bundle):
             raise Usage(f"the bundle {offer.bundle} is not here; upload it first, PUT /artifacts/DIGEST")
+        for missing in [flow for flow in offer.flows if not self._blobs.has(flow.fingerprint)]:
+            raise Usage(
+                f"the manifest {missing.fingerprint!r} of flow {missing.name!r} is not here; upload it first,"
+                " PUT /artifacts/DIGEST"
+            )
         if not zipfile.is_zipfile(self._blobs.path(offer.bundle)):
             raise Usage(f"the bundle {offer.bundle} is not a zip file")
         checked = check(name, offer, await self._store.flows.list())
@@ -174,6 +181,7 @@ def _flow(project: str, found: Found, bundle: str, now: float) -> Flow:
             "file",
             "tags",
             "fingerprint",
+            "git",
         )
     }
     return Flow(project=project, bundle=bundle, updated_at=now, **shared)

@@ -312,5 +312,7 @@ def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: 
         queued_at=now,
         name=flow.name,
         priority=flow.settings.priority or 0,
+        fingerprint=flow.fingerprint,
+        git=flow.git,
     )
     return run, job

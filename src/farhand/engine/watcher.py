@@ -17,7 +17,7 @@ from pathlib import Path
 from ..errors import FarhandError
 from ..sdk.closure import Tree
 from . import projectfile
-from .packing import INSPECT_S, Packed, pack
+from .packing import INSPECT_S, ChangedMeanwhile, Packed, pack
 from .projects import Projects
 from .service import Service
 
@@ -90,6 +90,10 @@ class Watcher(Service):
                     await self._projects.serve(self._root, packed)
                     self._packed = packed
                     self._complete.set()
+        except ChangedMeanwhile as error:
+            log.info("%s", error)
+            self._seen = {}  # as if it had not been read
+            return
         except Exception as error:  # whatever is wrong with a directory, the server goes on with what it has
             unexpected = None if isinstance(error, FarhandError) else error
             log.error("%s was not read: %s", self._root, error, exc_info=unexpected)

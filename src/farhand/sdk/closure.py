@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .loading import import_roots
 
@@ -53,6 +54,25 @@ def module_name(root: Path, path: Path) -> str:
     if parts[-1] == "__init__" and len(parts) > 1:
         parts.pop()
     return ".".join(parts)
+
+
+def version_of(part: Iterable[str], digests: Mapping[str, str]) -> str:
+    """The hash of a part of a project; files that have no digest count as missing."""
+    total = hashlib.sha256()
+    for name in part:
+        total.update(f"{name}\0{digests.get(name, '')}\n".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
+
+
+def digests_of(root: Path, names: Iterable[str]) -> Dict[str, str]:
+    """Name → SHA-256 of the files, byte by byte; those that cannot be read are left out."""
+    digests: Dict[str, str] = {}
+    for name in set(names):
+        try:
+            digests[name] = hashlib.sha256((root / name).read_bytes()).hexdigest()
+        except OSError:
+            continue  # it went away, or may not be read: whoever packs it says so
+    return digests
 
 
 def _is_apart(name: str) -> bool:

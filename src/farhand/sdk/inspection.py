@@ -9,7 +9,6 @@ print goes to stderr.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -17,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
-from .closure import Source, Tree, module_name
+from .closure import Source, Tree, digests_of, module_name, version_of
 from .flows import Flow
 from .importing import Document, Importing, failure
 from .loading import import_project_module, import_roots
@@ -31,7 +30,8 @@ def inspect(root: Path, asked: Document) -> Iterator[Document]:
     tree = Tree(root, asked.get("include", ()))
     sources, errors = _sources(tree)
     parts = {tree.name(source.path): tree.part(source) for source in sources}
-    versions = {file: _version(root, part) for file, part in parts.items()}
+    digests = digests_of(root, [name for part in parts.values() for name in part])
+    versions = {file: version_of(part, digests) for file, part in parts.items()}
     known: Dict[str, str] = asked.get("known", {})
     unchanged = [file for file, version in versions.items() if known.get(file) == version]
     fresh = [source for source in sources if tree.name(source.path) not in unchanged]
@@ -74,17 +74,6 @@ def _sources(tree: Tree) -> Tuple[List[Source], List[Document]]:
     if tree.unscanned:
         errors.append({"file": tree.unscanned, "error": "too many files; nothing was read from here on"})
     return sources, errors
-
-
-def _version(root: Path, part: List[str]) -> str:
-    total = hashlib.sha256()
-    for name in part:
-        try:
-            content = hashlib.sha256((root / name).read_bytes()).hexdigest()
-        except OSError:
-            content = ""
-        total.update(f"{name}\0{content}\n".encode("utf-8", "surrogateescape"))
-    return total.hexdigest()
 
 
 def _flows_of(root: Path, source: Source, file: str) -> List[Document]:

@@ -52,6 +52,8 @@ def _queue(connection: Connection, effects: Effects, run: Run, job: Job, hook: H
         key=key,
         name=name,
         priority=job.priority,
+        fingerprint=job.fingerprint,
+        git=job.git,
     )
     task = TaskRun(run.id, key, number, name, "queued", job=job.id, placed=called.id)
     connection.execute(JOBS.insert, JOBS.dump(called))

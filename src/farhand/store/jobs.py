@@ -38,19 +38,23 @@ class Jobs:
         """The job, or None."""
         return await self._database.read(lambda connection: load_job(connection, job_id))
 
-    async def lease(self, job_id: str, worker: str, parallel: int, now: float) -> Leased | None:
-        """Hand a queued job to a worker under a new lease.
+    async def lease(
+        self, job_id: str, worker: str, parallel: int, now: float, git: str = ""
+    ) -> Leased | None:
+        """Hand a queued job to a worker under a new lease; ``git`` is that of the worker's own checkout.
 
         None when the job is not queued (any more), the worker's ``parallel`` slots are taken, or as many
         runs of its flow are under way as it allows. Both are counted from live leases in this very
         transaction, so there is no counter that could leak.
         """
         return await self._database.write(
-            lambda connection: _lease(connection, job_id, worker, parallel, now)
+            lambda connection: _lease(connection, job_id, worker, parallel, now, git)
         )
 
 
-def _lease(connection: Connection, job_id: str, worker: str, parallel: int, now: float) -> Leased | None:
+def _lease(
+    connection: Connection, job_id: str, worker: str, parallel: int, now: float, git: str
+) -> Leased | None:
     job = load_job(connection, job_id)
     if job is None or not may_advance(JOB, job.state, "leased"):
         return None
@@ -64,7 +68,9 @@ def _lease(connection: Connection, job_id: str, worker: str, parallel: int, now:
     )
     number = job.attempt + 1
     job = move_job(connection, job, "leased", lease=lease, worker=worker, attempt=number, started_at=None)
-    attempt = Attempt(lease, job.id, job.run, number, worker, now)
+    attempt = Attempt(
+        lease, job.id, job.run, number, worker, now, fingerprint=job.fingerprint, git=git or job.git
+    )
     connection.execute(ATTEMPTS.insert, ATTEMPTS.dump(attempt))
     run = _take(connection, job, worker, now)
     kept = count_kept(connection, job.id) if number > 1 or run.retry_of else 0

@@ -176,8 +176,8 @@ def _reset_crashes(batch: _Reported) -> None:
 def _on_started(batch: _Reported, event: Started) -> None:
     job = batch.held
     batch.connection.execute(
-        "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ? WHERE lease = ?",
-        (event.at, event.host, event.python, event.pid, job.lease),
+        "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ? WHERE lease = ?",
+        (event.at, event.host, event.python, event.pid, event.environment, job.lease),
     )
     if job.state == "running":
         _name_run(batch, event.name)
@@ -292,6 +292,8 @@ def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
         parent_job=parent.id,
         depth=parent.depth + 1,
         queued_at=now,
+        fingerprint=parent.fingerprint,
+        git=parent.git,
     )
 
 

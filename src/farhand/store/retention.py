@@ -41,10 +41,10 @@ OF_JOB = {"recorded": "source", "attempts": "lease"}
 
 _BLOB_BEARERS = (
     ("artifacts", ("id",), "digest"),
-    ("flows", ("name",), "bundle"),
+    ("flows", ("name",), "bundle, fingerprint"),
     ("projects", ("name",), "bundle"),
-    ("runs", ("id",), "bundle, params, result, error"),
-    ("jobs", ("id",), "bundle, args"),
+    ("runs", ("id",), "bundle, fingerprint, params, result, error"),
+    ("jobs", ("id",), "bundle, fingerprint, args"),
     ("task_runs", ("run", "key"), "value, error"),
 )
 """Where digests of blobs may stand: table, key, columns."""

@@ -22,7 +22,8 @@ CREATE TABLE flows (
     present BIGINT NOT NULL,
     updated_at DOUBLE PRECISION NOT NULL,
     file TEXT NOT NULL DEFAULT '',
-    tags TEXT NOT NULL DEFAULT '[]'
+    tags TEXT NOT NULL DEFAULT '[]',
+    git TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX flows_of_project ON flows (project);
 
@@ -105,7 +106,9 @@ CREATE TABLE jobs (
     last_worker TEXT,
     devices TEXT NOT NULL DEFAULT '[]',
     blocked TEXT NOT NULL DEFAULT '',
-    block BIGINT NOT NULL DEFAULT 0
+    block BIGINT NOT NULL DEFAULT 0,
+    fingerprint TEXT NOT NULL DEFAULT '',
+    git TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
@@ -131,7 +134,10 @@ CREATE TABLE attempts (
     host TEXT NOT NULL,
     python TEXT NOT NULL,
     pid BIGINT,
-    overlap_possible BIGINT NOT NULL
+    overlap_possible BIGINT NOT NULL,
+    fingerprint TEXT NOT NULL DEFAULT '',
+    git TEXT NOT NULL DEFAULT '',
+    environment TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX attempts_of_job ON attempts (job, number);
 
@@ -239,7 +245,11 @@ CREATE TABLE workers (
     boot_id TEXT NOT NULL,
     address TEXT NOT NULL,
     attached_at DOUBLE PRECISION,
-    last_seen_at DOUBLE PRECISION
+    last_seen_at DOUBLE PRECISION,
+    environment TEXT NOT NULL DEFAULT '',
+    environment_at DOUBLE PRECISION,
+    checkout TEXT NOT NULL DEFAULT '',
+    git TEXT NOT NULL DEFAULT ''
 );
 
 CREATE TABLE tokens (

@@ -21,7 +21,8 @@ CREATE TABLE flows (
     present INTEGER NOT NULL,
     updated_at REAL NOT NULL,
     file TEXT NOT NULL DEFAULT '',
-    tags TEXT NOT NULL DEFAULT '[]'
+    tags TEXT NOT NULL DEFAULT '[]',
+    git TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX flows_of_project ON flows (project);
 
@@ -104,7 +105,9 @@ CREATE TABLE jobs (
     last_worker TEXT,
     devices TEXT NOT NULL DEFAULT '[]',
     blocked TEXT NOT NULL DEFAULT '',
-    block INTEGER NOT NULL DEFAULT 0
+    block INTEGER NOT NULL DEFAULT 0,
+    fingerprint TEXT NOT NULL DEFAULT '',
+    git TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
@@ -130,7 +133,10 @@ CREATE TABLE attempts (
     host TEXT NOT NULL,
     python TEXT NOT NULL,
     pid INTEGER,
-    overlap_possible INTEGER NOT NULL
+    overlap_possible INTEGER NOT NULL,
+    fingerprint TEXT NOT NULL DEFAULT '',
+    git TEXT NOT NULL DEFAULT '',
+    environment TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX attempts_of_job ON attempts (job, number);
 
@@ -238,7 +244,11 @@ CREATE TABLE workers (
     boot_id TEXT NOT NULL,
     address TEXT NOT NULL,
     attached_at REAL,
-    last_seen_at REAL
+    last_seen_at REAL,
+    environment TEXT NOT NULL DEFAULT '',
+    environment_at REAL,
+    checkout TEXT NOT NULL DEFAULT '',
+    git TEXT NOT NULL DEFAULT ''
 );
 
 CREATE TABLE tokens (

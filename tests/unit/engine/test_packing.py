@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from farhand.engine import projectfile
-from farhand.engine.packing import Found, Packed, bundle, fingerprint_of, pack, pack_whole, read_files
+from farhand.blobs import digest_of
+from farhand.engine import packing, projectfile
+from farhand.engine.packing import ChangedMeanwhile, Found, Packed, bundle, pack, pack_whole, read_files
 from farhand.errors import Usage
+from farhand_worker.manifest import read_manifest
 from tests.harness import unprivileged
 
 pytestmark = pytest.mark.anyio
@@ -51,21 +53,6 @@ def test_a_bundle_depends_on_names_and_bytes_alone() -> None:
     assert bundle({"c.py": b"x"}) != bundle({"d.py": b"x"})
 
 
-def test_a_fingerprint_does_not_see_line_ends_or_order_but_everything_else() -> None:
-    prints = [
-        fingerprint_of(files, files)
-        for files in (
-            {"a.py": b"x = 1\ny = 2\n", "b.py": b""},
-            {"b.py": b"", "a.py": b"x = 1\r\ny = 2\r\n"},
-            {"a.py": b"x = 1\ny = 3\n", "b.py": b""},
-            {"a.py": b"", "b.py": b"x = 1\ny = 2\n"},
-        )
-    ]
-    assert prints[0] == prints[1]
-    assert len(set(prints)) == 3
-    assert prints[0].startswith("sha256:")
-
-
 def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
     contents, troubles = read_files(tmp_path, ["gone.py"])
     assert contents == {}
@@ -74,6 +61,7 @@ def test_a_file_that_went_away_is_named(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.fault("3.40")
 async def test_a_flow_is_fingerprinted_by_what_its_module_reaches(root: Path) -> None:
     """B138: helpers count, other flows' files do not; one bundle holds all."""
     write(root, "one.py", "from helper import x\n" + FLOW.format("one"))
@@ -215,3 +203,78 @@ def test_settings_that_cannot_be_used_are_refused(tmp_path: Path, text: str, sai
     write(tmp_path, "farhand.toml", text)
     with pytest.raises(Usage, match=said):
         projectfile.read(tmp_path)
+
+
+async def test_the_manifest_of_a_flow_is_named_by_its_fingerprint(root: Path) -> None:
+    write(root, "one.py", "import helper\n" + FLOW.format("one"))
+    write(root, "helper.py", "x = 1\n")
+    write(root, "apart/two.py", FLOW.format("two"))
+    write(root, "cities.csv", "Seattle\n")
+    packed = await pack_whole(root)
+    manifest = packed.manifests[fingerprints(packed)["one"]]
+    assert digest_of(manifest) == fingerprints(packed)["one"]
+    assert list(read_manifest(manifest)) == ["cities.csv", "helper.py", "one.py"]
+    assert set(packed.manifests) == set(fingerprints(packed).values())
+
+
+@pytest.mark.fault("3.39")
+async def test_other_line_ends_are_the_same_code(root: Path) -> None:
+    write(root, "one.py", FLOW.format("one"))
+    unix = await pack_whole(root)
+    (root / "one.py").write_bytes(FLOW.format("one").replace("\n", "\r\n").encode())
+    windows = await pack_whole(root)
+    assert fingerprints(windows) == fingerprints(unix)
+    assert windows.offer.bundle != unix.offer.bundle  # which holds the bytes as they are
+
+
+async def test_code_that_changes_while_it_is_read_is_not_offered(root: Path, monkeypatch) -> None:
+    write(root, "one.py", "import helper\n" + FLOW.format("one"))
+    write(root, "helper.py", "x = 1\n")
+    read = packing.read_files
+
+    def interrupted(root: Path, files: list[str]):
+        write(root, "helper.py", "x = 2\n")
+        return read(root, files)
+
+    monkeypatch.setattr(packing, "read_files", interrupted)
+    with pytest.raises(ChangedMeanwhile, match=r"one\.py"):
+        [packed async for packed in pack(root)]
+    assert (await pack_whole(root)).sizes["helper.py"] == 6  # by now it is at rest
+
+
+async def test_a_flow_knows_the_commit_it_was_read_at(root: Path) -> None:
+    write(root, "one.py", FLOW.format("one"))
+    write(root, ".git/HEAD", "ref: refs/heads/main\n")
+    write(root, ".git/refs/heads/main", "0123456789abcdef" * 2 + "01234567\n")
+    assert flow_of(await pack_whole(root), "one").git == "main 0123456789ab"
+
+
+@pytest.mark.fault("3.41")
+async def test_an_import_that_may_fail_counts_like_any_other(root: Path) -> None:
+    guarded = "try:\n    import fast as impl\nexcept ImportError:\n    import slow as impl\n"
+    write(root, "one.py", guarded + FLOW.format("one"))
+    write(root, "fast.py", "import only_there\n")
+    write(root, "slow.py", "x = 1\n")
+    first = await pack_whole(root)
+    assert first.offer.errors == []
+    manifest = read_manifest(first.manifests[fingerprints(first)["one"]])
+    assert list(manifest) == ["fast.py", "one.py", "slow.py"]
+    write(root, "fast.py", "import only_there as only\n")
+    assert fingerprints(await pack_whole(root)) != fingerprints(first)
+
+
+@pytest.mark.fault("3.42")
+async def test_a_data_file_beside_a_module_is_part_of_what_its_flows_do(root: Path) -> None:
+    write(root, "one.py", "import deep.model\n" + FLOW.format("one"))
+    write(root, "deep/model.py", "x = 1\n")
+    write(root, "deep/weights.json", "[1]")
+    write(root, "elsewhere/notes.txt", "not beside anything")
+    first = await pack_whole(root)
+    assert list(first.sizes) == ["deep/model.py", "deep/weights.json", "one.py"]
+    write(root, "deep/weights.json", "[2]")
+    second = await pack_whole(root)
+    assert fingerprints(second) != fingerprints(first)
+    (root / "deep/huge.bin").write_bytes(bytes(2 * 1024 * 1024))
+    third = await pack_whole(root)
+    assert fingerprints(third) == fingerprints(second)
+    assert [item.file for item in third.offer.left_out] == ["deep/huge.bin"]

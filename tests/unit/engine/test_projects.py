@@ -9,24 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from farhand.blobs import Blobs
+from farhand.blobs import Blobs, digest_of
 from farhand.engine.packing import Found, Offer, Packed, Timed
 from farhand.engine.projects import Projects
 from farhand.engine.runs import Runs
 from farhand.engine.scheduler import Scheduler
 from farhand.errors import Conflict, NotFound, Usage
 from farhand.model import Ask, JobSettings, Trouble
+from farhand_worker.manifest import write_manifest
 from tests.unit.engine.world import World
 
 pytestmark = pytest.mark.anyio
 
 ROOT = Path("somewhere")
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+MANIFEST = write_manifest({"a.py": "0" * 64})
+FINGERPRINT = digest_of(MANIFEST)
 EVERY = Timed({"kind": "every", "seconds": 60.0, "anchor": 0.0})
 
 
 def found(name: str, file: str = "a.py", *schedules: Timed) -> Found:
-    return Found(name, f"a:{name}", "", SCHEMA, Ask(), JobSettings(), file, (), schedules, "sha256:f")
+    return Found(name, f"a:{name}", "", SCHEMA, Ask(), JobSettings(), file, (), schedules, FINGERPRINT)
 
 
 @pytest.fixture
@@ -51,6 +54,7 @@ def a_zip(text: str = "x") -> bytes:
 
 def packed(blobs: Blobs, *flows: Found, name: str = "default", text: str = "x", errors: str = "") -> Packed:
     content = a_zip(text)
+    blobs.put_bytes(MANIFEST)
     troubles = [Trouble(file, "SyntaxError: no") for file in errors.split()]
     offer = Offer(blobs.put_bytes(content), len(content), 1, list(flows), troubles)
     return Packed(name, offer, content, {}, {})
@@ -68,7 +72,7 @@ async def test_what_was_found_is_kept_with_its_version(
     etl = await world.store.flows.get("etl")
     assert etl is not None
     assert (etl.entry, etl.project, etl.present, etl.file) == ("a:etl", "default", True, "a.py")
-    assert (etl.bundle, etl.fingerprint) == (offer.offer.bundle, "sha256:f")
+    assert (etl.bundle, etl.fingerprint) == (offer.offer.bundle, FINGERPRINT)
     assert await present(world) == {"etl": True, "train": True, "weather": False}
     (schedule,) = await world.store.schedules.list()
     assert (schedule.flow, schedule.spec, schedule.params) == ("etl", EVERY.spec, "{}")
@@ -172,6 +176,9 @@ async def test_a_bundle_has_to_be_there_and_be_one(projects: Projects, blobs: Bl
     offer = packed(blobs, found("etl")).offer
     with pytest.raises(Usage, match="is not here; upload it first"):
         await projects.deploy("team", replace(offer, bundle=f"sha256:{'0' * 64}"), "ci")
+    lacking = replace(found("etl"), fingerprint=f"sha256:{'0' * 64}")
+    with pytest.raises(Usage, match=r"manifest .* of flow 'etl' is not here"):
+        await projects.deploy("team", replace(offer, flows=[lacking]), "ci")
     with pytest.raises(Usage, match="is not a zip file"):
         await projects.deploy("team", replace(offer, bundle=blobs.put_bytes(b"no zip")), "ci")
     with pytest.raises(Usage, match="a project's name matches"):

@@ -358,7 +358,10 @@ MESSAGES: Dict[str, Type[Any]] = {
 
 @dataclass(frozen=True)
 class Started:
-    """User code begins. Comes again with ``name``, what the run is called, once its parameters are known."""
+    """User code begins. Comes again with ``name``, what the run is called, once its parameters are known.
+
+    ``environment`` is the digest of the distributions that the engine could import when it was started.
+    """
 
     kind: ClassVar[str] = "started"
     at: float
@@ -366,6 +369,7 @@ class Started:
     python: str
     host: str = ""
     name: Optional[str] = None
+    environment: str = ""
 
 
 @dataclass(frozen=True)
