@@ -111,7 +111,7 @@ async def test_only_modules_whose_files_changed_are_imported_again(root: Path) -
     first = await pack_whole(root)
     write(root, "two.py", line + FLOW.format("zwei"))
     second = [packed async for packed in pack(root, before=first)][-1]
-    assert marks.read_text().split() == ["one", "two", "two"]
+    assert sorted(marks.read_text().split()) == ["one", "two", "two"]
     assert [flow.name for flow in second.offer.flows] == ["one", "zwei"]
     assert flow_of(second, "one").fingerprint == flow_of(first, "one").fingerprint
 
