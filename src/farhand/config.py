@@ -97,6 +97,10 @@ def _home(value: Any) -> Path:
     return Path(str(value)).expanduser().absolute()
 
 
+def _file(value: Any) -> Path | None:
+    return Path(str(value)).expanduser().absolute() if str(value).strip() else None
+
+
 def _database(value: Any) -> str:
     url = str(value).strip()
     if url and not url.startswith(("postgresql://", "postgres://")):
@@ -122,6 +126,10 @@ SETTINGS: tuple[Setting, ...] = (
         _networks,
         "Addresses or networks of proxies whose forwarded headers are believed, separated by commas.",
     ),
+    Setting(
+        "tls_cert", "", _file, "The server's own certificate and its chain in PEM; none behind a TLS proxy."
+    ),
+    Setting("tls_key", "", _file, "The key of that certificate in PEM, without a password."),
     Setting("log_format", "text", _log_format, "How the server logs: text, or json, an object a line."),
     Setting("heartbeat_s", _TIMES.heartbeat_s, _some_seconds, "How often a worker says that it is there."),
     Setting("lease_s", _TIMES.lease_s, _some_seconds, "How long an attempt may run unheard of."),
@@ -152,6 +160,8 @@ class Config:
     base_path: str
     public_host: str
     trusted_proxy: tuple[str, ...]
+    tls_cert: Path | None
+    tls_key: Path | None
     inspect_s: float
     engine_memory: int
     spool_limit: int
@@ -219,6 +229,8 @@ def _text(name: str, value: Any) -> str:
         return re.sub(r"(password=)[^&\s]*", rf"\1{HIDDEN}", address)
     if isinstance(value, tuple):
         return ", ".join(map(str, value))
+    if value is None:
+        return ""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

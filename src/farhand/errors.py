@@ -131,6 +131,18 @@ class Forbidden(FarhandError):
     exit_code = 3
 
 
+class NotInvited(Forbidden):
+    """No invitation has this code; check the line, or make another with `farhand workers invite`."""
+
+    code = "not_invited"
+
+
+class NotEncrypted(Forbidden):
+    """An invitation is exchanged over https, or on the server's own machine; this came over plain http."""
+
+    code = "not_encrypted"
+
+
 class NotYourArtifact(Forbidden):
     """A worker reads only what its jobs need and writes only under a live lease."""
 

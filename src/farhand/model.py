@@ -370,6 +370,8 @@ class Worker:
 
     ``environment`` is the digest of what is installed there, seen first at ``environment_at``; ``checkout``
     the directory it runs in, with ``git`` as its branch and commit, where it has one.
+    ``drained_by`` is who ordered that it takes nothing new, empty for nobody; ``slots`` what a person set in
+    the place of its own ``parallel`` while this instance lives; ``reported`` what else its hello said.
     """
 
     name: str
@@ -388,6 +390,27 @@ class Worker:
     environment_at: float | None = None
     checkout: str = ""
     git: str = ""
+    jti: str = ""
+    protocol: int = 0
+    drained_by: str = ""
+    slots: int | None = None
+    reported: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A code that buys one token for the worker ``name``, once; of the code itself only a hash is kept."""
+
+    id: str
+    code_hash: str
+    name: str
+    labels: tuple[str, ...]
+    token_s: float
+    issued_at: float
+    expires_at: float
+    used_at: float | None = None
+    jti: str | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from .errors import Usage
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
 from .store import Store
+from .tls import Certificate, read_certificate
 from .web.app import create_app
 from .web.settings import WebSettings
 
@@ -96,20 +97,21 @@ class Server:
             "engine_memory_bytes": config.engine_memory,
             "spool_bytes": config.spool_limit,
         }
+        certificate = read_certificate(config.tls_cert, config.tls_key)
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
-        settings = self._web_settings(port)
+        settings = self._web_settings(port, certificate)
         app = create_app(services, settings)
         app.add_api_websocket_route(ATTACH_PATH, Endpoint(services).attach)
-        http = _Http(_uvicorn_config(app, config.trusted_proxy))
+        http = _Http(_uvicorn_config(app, config.trusted_proxy, certificate))
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
-        local = self._local_worker(services, port)
+        local = self._local_worker(services, port, certificate)
         watcher = Watcher(services.projects, config.root, config.inspect_s) if config.root else None
         try:
             await services.start()
             local.start()
-            address = f"http://{dialled(host)}:{port}{config.base_path}"
-            _write_address(config.home, address)
+            address = f"{_scheme(certificate)}://{dialled(host)}:{port}{config.base_path}"
+            _write_address(config.home, address, settings.pin)
             if watcher is not None:
                 watcher.start()
                 self._tell(config.root, await watcher.ready())
@@ -145,7 +147,7 @@ class Server:
         self._failure = f"the store's writer ended, nothing can be recorded any more: {error!r}"
         self._stopping.set()
 
-    def _web_settings(self, port: int) -> WebSettings:
+    def _web_settings(self, port: int, certificate: Certificate | None) -> WebSettings:
         config = self._config
         hosts = tuple(host for host in (config.public_host,) if host)
         return WebSettings(
@@ -154,11 +156,14 @@ class Server:
             url_hosts=hosts,
             base_path=config.base_path,
             session_key=_session_key(config.home / "session-key"),
+            secure=certificate is not None,
+            url=public_url(config, port, certificate),
+            pin=certificate.pin if certificate else "",
         )
 
-    def _local_worker(self, services: Services, port: int) -> LocalWorker:
+    def _local_worker(self, services: Services, port: int, certificate: Certificate | None) -> LocalWorker:
         config = self._config
-        url = f"http://127.0.0.1:{port}{config.base_path}"
+        url = f"{_scheme(certificate)}://127.0.0.1:{port}{config.base_path}"
         return LocalWorker(
             config.home,
             url,
@@ -167,6 +172,7 @@ class Server:
             config.root,
             config.times,
             services.fleet,
+            certificate.pin if certificate else "",
         )
 
 
@@ -208,7 +214,22 @@ def dialled(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _uvicorn_config(app: FastAPI, trusted_proxy: tuple[str, ...]) -> uvicorn.Config:
+def public_url(config: Config, port: int, certificate: Certificate | None) -> str:
+    """The address that other machines are told: a proxy's where one is trusted, else this server's own."""
+    if config.public_host and config.trusted_proxy and certificate is None:
+        return f"https://{config.public_host}{config.base_path}"
+    everywhere = config.host in ("0.0.0.0", "::", "")
+    host = config.public_host or (socket.gethostname() if everywhere else dialled(config.host))
+    return f"{_scheme(certificate)}://{host}:{port}{config.base_path}"
+
+
+def _scheme(certificate: Certificate | None) -> str:
+    return "https" if certificate else "http"
+
+
+def _uvicorn_config(
+    app: FastAPI, trusted_proxy: tuple[str, ...], certificate: Certificate | None
+) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http="httptools",
@@ -221,6 +242,8 @@ def _uvicorn_config(app: FastAPI, trusted_proxy: tuple[str, ...]) -> uvicorn.Con
         access_log=False,
         log_config=None,
         lifespan="off",
+        ssl_certfile=certificate.certificate if certificate else None,
+        ssl_keyfile=certificate.key if certificate else None,
     )
 
 
@@ -233,10 +256,10 @@ def _session_key(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _write_address(home: Path, url: str) -> None:
-    """Tell the CLI on this machine where the server is."""
+def _write_address(home: Path, url: str, pin: str) -> None:
+    """Tell the CLI on this machine where the server is, and by which certificate it is known."""
     beside = home / ".server.json"
-    beside.write_text(json.dumps({"url": url, "pid": os.getpid(), "started_at": time.time()}))
+    beside.write_text(json.dumps({"url": url, "pin": pin, "pid": os.getpid(), "started_at": time.time()}))
     beside.rename(home / "server.json")
 
 

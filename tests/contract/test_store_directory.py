@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from farhand.errors import Conflict
-from farhand.model import Ask, Flow, JobSettings, Token, Worker
+from farhand.model import Ask, Flow, Invitation, JobSettings, Token, Worker
 
 pytestmark = pytest.mark.anyio
 
@@ -96,3 +96,17 @@ async def test_the_event_log_is_paged_in_order(store):
     assert [event.details for event in (await store.events.page(run="r1")).items] == [
         {"n": 1}, {"n": 3}, {"n": 5},
     ]  # fmt: skip
+
+
+async def test_an_invitation_buys_one_token_and_nothing_after_its_time(store):
+    invitation = Invitation("i1", "hash", "box", ("gpu",), 60.0, 1.0, 100.0)
+    await store.invitations.add(invitation)
+    token = Token("t1", "box", "worker", ("gpu",), 2.0, 62.0)
+    assert not await store.invitations.use("i1", token, 100.0, "10.0.0.1")
+    assert await store.invitations.use("i1", token, 2.0, "10.0.0.1")
+    assert not await store.invitations.use("i1", replace(token, jti="t2"), 3.0, "10.0.0.2")
+    assert await store.tokens.list() == [token]
+    used = replace(invitation, used_at=2.0, jti="t1", address="10.0.0.1")
+    assert await store.invitations.find("hash") == used
+    await store.invitations.add(replace(invitation, id="i2", code_hash="other", issued_at=1e9))
+    assert await store.invitations.find("hash") is None

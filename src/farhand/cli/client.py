@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import ssl
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
 import httpx2
+
+from farhand_worker.address import parse
+from farhand_worker.trust import Trust
 
 from .. import errors
 from ..errors import FarhandError, Refused, Unauthorized, Unreachable, Usage
@@ -32,12 +36,16 @@ _STREAM_TIMEOUT = httpx2.Timeout(60.0, connect=5.0)
 class Client:
     """Calls of one server. Paths are those below /api/v1; errors are those of `farhand.errors`."""
 
-    def __init__(self, url: str, token: Callable[[], str], insecure: bool = False) -> None:
+    def __init__(self, url: str, token: Callable[[], str], insecure: bool = False, pin: str = "") -> None:
         self.url = url.rstrip("/")
         _check_url(self.url, insecure)
         self._token = token
         # A proxy cannot reach what listens on this machine's loopback.
-        self._http = httpx2.Client(timeout=_TIMEOUT, trust_env=not _is_local(self.url))
+        self._http = httpx2.Client(
+            timeout=_TIMEOUT,
+            trust_env=not _is_local(self.url),
+            verify=_pinned(self.url, pin) if pin else True,
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -201,10 +209,10 @@ def find(url: str | None = None, home: Path | None = None, insecure: bool = Fals
     url = url or os.environ.get("FARHAND_URL")
     place = home_of(home)
     if url is None:
-        return Client(_local_url(place), lambda: _local_token(place))
+        return Client(_local_url(place), lambda: _local_token(place), pin=_local(place).get("pin", ""))
     given = _given_token()
     if given is None and _runs_here(url, place):
-        return Client(url, lambda: _local_token(place))
+        return Client(url, lambda: _local_token(place), pin=_local(place).get("pin", ""))
     if given is None:
         raise Unauthorized(f"a token for {url} is needed; put it in FARHAND_TOKEN or FARHAND_TOKEN_FILE")
     return Client(url, lambda: given, insecure)
@@ -239,14 +247,28 @@ def _secret(variable: str) -> str | None:
 
 
 def _local_url(home: Path) -> str:
+    return _local(home)["url"]
+
+
+def _local(home: Path) -> dict[str, Any]:
+    """What the server that runs on a home has left word of."""
     try:
-        return str(json.loads((home / "server.json").read_text())["url"])
+        found = json.loads((home / "server.json").read_text())
+        return {**found, "url": str(found["url"])}
     except FileNotFoundError:
         raise Unreachable(
             f"no server runs on {home}; start one with `farhand serve`, or name one with --url"
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Usage(f"{home / 'server.json'} cannot be read ({error})") from error
+
+
+def _pinned(url: str, pin: str) -> ssl.SSLContext:
+    """TLS with the one server that has the pinned certificate."""
+    try:
+        return Trust(pin).context(parse(url))
+    except OSError as error:
+        raise Unreachable(f"{url} does not answer ({error}); is the server running?") from error
 
 
 def _runs_here(url: str, home: Path) -> bool:

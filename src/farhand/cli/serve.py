@@ -31,6 +31,8 @@ from .program import finish
 @click.option(
     "--trusted-proxy", metavar="ADDRESSES", help="Proxies whose forwarded headers are believed, by comma."
 )
+@click.option("--tls-cert", metavar="FILE", help="Speak TLS with this certificate (and its chain), in PEM.")
+@click.option("--tls-key", metavar="FILE", help="The key of the certificate, in PEM.")
 @home_option
 @click.option(
     "--database",
@@ -51,6 +53,8 @@ def serve(
     base_path: str | None,
     public_host: str | None,
     trusted_proxy: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
     home: Path | None,
     database: str | None,
     log_format: str | None,
@@ -71,6 +75,8 @@ def serve(
         "base_path": base_path,
         "public_host": public_host,
         "trusted_proxy": trusted_proxy,
+        "tls_cert": tls_cert,
+        "tls_key": tls_key,
         "home": home,
         "database": database,
         "log_format": log_format,

@@ -35,17 +35,11 @@ def tokens() -> None:
 @calls_server
 def create(client: Client, name: str, role: str, labels: str, expires: str, as_json: bool) -> None:
     """Mint a token for NAME. It goes to stdout, this once; the server does not keep it."""
-    try:
-        expires_s = seconds(expires)
-    except ValueError as error:
-        raise Usage(f"--expires: {expires!r} {error}") from error
-    if expires_s <= 0:
-        raise Usage(f"--expires: {expires!r} is no time at all; give one like 30d")
     wanted = {
-        "name": _name(name),
+        "name": token_name(name),
         "role": role,
-        "labels": [_label(label.strip()) for label in labels.split(",") if label.strip()],
-        "expires_s": expires_s,
+        "labels": [token_label(label.strip()) for label in labels.split(",") if label.strip()],
+        "expires_s": duration("--expires", expires),
     }
     minted = client.post("/workers/tokens", wanted)
     if as_json:
@@ -55,7 +49,19 @@ def create(client: Client, name: str, role: str, labels: str, expires: str, as_j
     click.echo(f"{role} {name}, id {minted['jti']}, until {moment(minted['expires_at'])}", err=True)
 
 
-def _name(name: str) -> str:
+def duration(option: str, given: str) -> float:
+    """Seconds, of what was given with ``option``. Raises `Usage`."""
+    try:
+        found_s = seconds(given)
+    except ValueError as error:
+        raise Usage(f"{option}: {given!r} {error}") from error
+    if found_s <= 0:
+        raise Usage(f"{option}: {given!r} is no time at all; give one like 30d")
+    return found_s
+
+
+def token_name(name: str) -> str:
+    """The name, if a token can have it. Raises `Usage`."""
     if re.fullmatch(NAME_PATTERN, name) is None:
         raise Usage(
             f"{name!r} cannot be the name of a token: it takes lower-case letters and digits, after the first"
@@ -64,7 +70,8 @@ def _name(name: str) -> str:
     return name
 
 
-def _label(label: str) -> str:
+def token_label(label: str) -> str:
+    """The label, if a token can have it. Raises `Usage`."""
     if len(label.split()) != 1:
         raise Usage(f"--labels: {label!r} has a space in it; several labels are separated by commas")
     return label

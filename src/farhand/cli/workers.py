@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
+
+from farhand_worker.address import parse
+from farhand_worker.invitation import CODE_VARIABLE
 
 from .client import Client, segment
 from .options import calls_server, json_option
 from .output import moment, print_facts, print_json, print_table
+from .tokens import duration, token_label, token_name
 
 
 @click.group()
@@ -64,3 +70,47 @@ def show(client: Client, worker: str, as_json: bool) -> None:
             "last seen": moment(found["last_seen_at"]),
         }
     )
+
+
+@workers.command()
+@click.argument("name")
+@click.option("--labels", default="", metavar="A,B", help="What the worker is allowed to be, such as gpu.")
+@click.option("--expires", default="365d", metavar="TIME", help="How long its token is valid, such as 30d.")
+@click.option("--within", default="15m", metavar="TIME", help="How long the invitation waits, such as 1h.")
+@click.option("--to", metavar="URL", help="The server's address as the other machine reaches it.")
+@json_option
+@calls_server
+def invite(
+    client: Client, name: str, labels: str, expires: str, within: str, to: str | None, as_json: bool
+) -> None:
+    """Print one line that makes another machine the worker NAME, once.
+
+    The line holds a code, which that machine exchanges for its token over https.
+    """
+    wanted = {
+        "name": token_name(name),
+        "labels": [token_label(label.strip()) for label in labels.split(",") if label.strip()],
+        "expires_s": duration("--expires", expires),
+        "valid_s": duration("--within", within),
+    }
+    made = client.post("/workers/invitations", wanted)
+    url = to or _reached(client.url, made["url"])
+    line = f"{CODE_VARIABLE}={made['code']} farhand-worker --url {shlex.quote(url)}"
+    if made["pin"] and to is None:
+        line += f" --pin {made['pin']}"
+    if as_json:
+        print_json(made | {"url": url, "line": line})
+        return
+    click.echo(line)
+    click.echo(f"worker {name}, to be used once until {moment(made['expires_at'])}", err=True)
+    if _is_loopback(url):
+        click.echo("this address is reached from the server's own machine only; --to names another", err=True)
+
+
+def _reached(called: str, told: str) -> str:
+    """The server's address for other machines: as it was called here, unless that is the loopback's."""
+    return told if _is_loopback(called) and told else called
+
+
+def _is_loopback(url: str) -> bool:
+    return parse(url, insecure=True).loopback

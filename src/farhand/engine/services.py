@@ -24,6 +24,7 @@ from .flavors import Flavors
 from .fleet import Fleet
 from .flows import Flows
 from .inbox import Inbox
+from .invitations import Invitations
 from .masking import Masker
 from .needs import Needs
 from .overdue import Overdue
@@ -83,6 +84,7 @@ class Services:
         self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
         self.tokens = Tokens(store, home, environment)
+        self.invitations = Invitations(store, self.tokens)
         self.audit = Audit(store, self.masker)
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
         self.variables = Variables(store)

@@ -66,23 +66,13 @@ class Tokens:
         self, name: str, role: str, labels: tuple[str, ...], expires_s: float
     ) -> tuple[str, Token]:
         """Mint a token; its text is returned this once. Raises `Usage` for what cannot be minted."""
-        if role not in ROLES:
-            raise Usage(f"there is no role {role!r}; the roles are {', '.join(ROLES)}")
-        if labels and role != WORKER:
-            raise Usage(f"labels say what a worker may be; a token of role {role} has none")
-        if name in RESERVED_NAMES:
-            raise Usage(f"{name!r} is reserved; choose another name")
-        for word, pattern in ((name, NAME_PATTERN), *((label, _LABEL_PATTERN) for label in labels)):
-            if re.fullmatch(pattern, word) is None:
-                raise Usage(
-                    f"{word!r} is not a name: lower-case letters, digits, '.', '_' and '-', at most 63"
-                )
-        if expires_s <= 0:
-            raise Usage("a token must be valid for some time; give --expires like 365d")
-        now = time.time()
-        token = Token(secrets.token_hex(8), name, role, labels, now, now + expires_s)
+        token = draft(name, role, labels, expires_s)
         await self._store.tokens.add(token)
-        return _signed(token, self._key), token
+        return self.text_of(token), token
+
+    def text_of(self, token: Token) -> str:
+        """The secret of a token that was drafted here."""
+        return _signed(token, self._key)
 
     async def local(self) -> str:
         """The token of the server's own processors."""
@@ -192,6 +182,23 @@ class Tokens:
         for event, jti in self._watchers.items():
             if jti in jtis:
                 event.set()
+
+
+def draft(name: str, role: str, labels: tuple[str, ...], expires_s: float) -> Token:
+    """A token that is valid from now, not stored yet. Raises `Usage` for what cannot be minted."""
+    if role not in ROLES:
+        raise Usage(f"there is no role {role!r}; the roles are {', '.join(ROLES)}")
+    if labels and role != WORKER:
+        raise Usage(f"labels say what a worker may be; a token of role {role} has none")
+    if name in RESERVED_NAMES:
+        raise Usage(f"{name!r} is reserved; choose another name")
+    for word, pattern in ((name, NAME_PATTERN), *((label, _LABEL_PATTERN) for label in labels)):
+        if re.fullmatch(pattern, word) is None:
+            raise Usage(f"{word!r} is not a name: lower-case letters, digits, '.', '_' and '-', at most 63")
+    if expires_s <= 0:
+        raise Usage("a token must be valid for some time; give --expires like 365d")
+    now = time.time()
+    return Token(secrets.token_hex(8), name, role, labels, now, now + expires_s)
 
 
 def _signed(token: Token, key: Ed25519PrivateKey) -> str:

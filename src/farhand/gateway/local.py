@@ -49,6 +49,7 @@ class LocalWorker(Service):
         cwd: Path | None,
         times: Times,
         fleet: Fleet,
+        pin: str = "",
     ) -> None:
         super().__init__()
         self._directory = home / "local"
@@ -58,6 +59,7 @@ class LocalWorker(Service):
         self._cwd = cwd
         self._times = times
         self._fleet = fleet
+        self._pin = pin
         self._process: subprocess.Popen[bytes] | None = None
 
     async def _work(self) -> None:
@@ -101,6 +103,8 @@ class LocalWorker(Service):
         arguments = ["--url-file", str(self._directory / "url"), "--token-fd", str(reading)]
         arguments += ["--state-dir", str(self._directory), "--name", LOCAL_WORKER]
         arguments += ["--parallel", str(self._parallel), "--orphan-s", str(self._times.reattach_s)]
+        if self._pin:
+            arguments += ["--pin", self._pin]
         if self._cwd is not None:
             arguments += ["--cwd", str(self._cwd)]
         # -P: nothing in the directory the server runs in may shadow a module.

@@ -24,6 +24,7 @@ from .database import Database, OnDeath
 from .events import Events
 from .flavors import Flavors
 from .flows import Flows
+from .invitations import Invitations
 from .jobs import Jobs
 from .journals import Journals
 from .logs import Logs
@@ -63,6 +64,7 @@ class Store:
         self.events = Events(database)
         self.workers = Workers(database)
         self.tokens = Tokens(database)
+        self.invitations = Invitations(database)
         self.audit = Audit(database)
         self.secrets = Secrets(database)
         self.variables = Variables(database)

@@ -17,6 +17,7 @@ from ..model import (
     Fire,
     Flavor,
     Flow,
+    Invitation,
     Job,
     JobSettings,
     Json,
@@ -128,8 +129,9 @@ TASK_RUNS = Mapper(
 )
 ARTIFACTS = Mapper(Artifact, "artifacts")
 EVENTS = Mapper(Event, "events", {"details": Json})
-WORKERS = Mapper(Worker, "workers", {"labels": tuple[str, ...]})
+WORKERS = Mapper(Worker, "workers", {"labels": tuple[str, ...], "reported": Json})
 TOKENS = Mapper(Token, "tokens", {"labels": tuple[str, ...]})
+INVITATIONS = Mapper(Invitation, "invitations", {"labels": tuple[str, ...]})
 AUDIT = Mapper(AuditEntry, "audit", {"details": Json})
 SECRETS = Mapper(Secret, "secrets")
 VARIABLES = Mapper(Variable, "variables")

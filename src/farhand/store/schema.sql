@@ -139,6 +139,7 @@ CREATE TABLE attempts (
     environment TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX attempts_of_job ON attempts (job, number);
+CREATE INDEX attempts_of_worker ON attempts (worker, leased_at);
 
 -- The last event number recorded of each spool; written in the transaction that holds the event.
 CREATE TABLE recorded (
@@ -231,7 +232,10 @@ CREATE TABLE events (
 );
 CREATE INDEX events_of_run ON events (run, id) WHERE run IS NOT NULL;
 CREATE INDEX events_of_no_run ON events (at) WHERE run IS NULL;
+CREATE INDEX events_of_worker ON events (worker, id) WHERE worker IS NOT NULL;
 
+-- `drained_by` is who ordered a drain, empty for none; `slots` what a person set for this instance;
+-- `reported` is JSON: whatever else the hello said.
 CREATE TABLE workers (
     name TEXT PRIMARY KEY,
     state TEXT NOT NULL,
@@ -248,7 +252,12 @@ CREATE TABLE workers (
     environment TEXT NOT NULL DEFAULT '',
     environment_at REAL,
     checkout TEXT NOT NULL DEFAULT '',
-    git TEXT NOT NULL DEFAULT ''
+    git TEXT NOT NULL DEFAULT '',
+    jti TEXT NOT NULL DEFAULT '',
+    protocol INTEGER NOT NULL DEFAULT 0,
+    drained_by TEXT NOT NULL DEFAULT '',
+    slots INTEGER,
+    reported TEXT NOT NULL DEFAULT '{}'
 );
 
 CREATE TABLE tokens (
@@ -260,6 +269,20 @@ CREATE TABLE tokens (
     expires_at REAL NOT NULL,
     revoked_at REAL,
     last_used_at REAL,
+    address TEXT NOT NULL DEFAULT ''
+);
+
+-- `code_hash` is SHA-256 of a code that buys one token; `token_s` says for how long that is valid.
+CREATE TABLE invitations (
+    id TEXT PRIMARY KEY,
+    code_hash TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    token_s REAL NOT NULL,
+    issued_at REAL NOT NULL,
+    expires_at REAL NOT NULL,
+    used_at REAL,
+    jti TEXT,
     address TEXT NOT NULL DEFAULT ''
 );
 

@@ -25,8 +25,18 @@ from .settings import WebSettings
 
 __all__ = ["MAY", "OPEN", "Sessions", "check", "identify", "remember", "require"]
 
-OPEN = frozenset({"/healthz", "/readyz", "/signin", "/signout", "/static", "/api/v1/openapi.json"})
-"""Paths that answer without a credential: nothing of what they say is about this server's work."""
+OPEN = frozenset(
+    {
+        "/healthz",
+        "/readyz",
+        "/signin",
+        "/signout",
+        "/static",
+        "/api/v1/openapi.json",
+        "/api/v1/workers/join",
+    }
+)
+"""Paths that answer without a token: what they say is not about this server's work, or bought by a code."""
 
 _SEALED = tuple[str, str, str, float]
 

@@ -18,6 +18,7 @@ from . import (
     flavors,
     flows,
     health,
+    invitations,
     problems,
     projects,
     prometheus,
@@ -38,7 +39,7 @@ from .settings import WebSettings
 
 API = "/api/v1"
 
-# `tokens` comes before `workers`: /workers/tokens is not a worker called tokens.
+# `tokens` and `invitations` come before `workers`: /workers/tokens is not a worker called tokens.
 _GROUPS = (
     flavors,
     flows,
@@ -49,6 +50,7 @@ _GROUPS = (
     runs,
     why,
     tokens,
+    invitations,
     workers,
     artifacts,
     stream,

@@ -17,7 +17,8 @@ class WebSettings:
     ``host`` and ``port`` are the address it listens on; ``url_hosts`` the names it may be called by
     besides loopback ones. ``base_path`` is a prefix a proxy may leave on the path (``/farhand``).
     ``session_key`` signs the console's cookies; a key that is kept keeps people signed in over a restart.
-    ``secure`` marks the cookie for TLS only.
+    ``secure`` marks the cookie for TLS only. ``url`` is the address that other machines are told, ``pin``
+    the fingerprint of the certificate that this server itself presents, empty behind a proxy.
     """
 
     host: str = "127.0.0.1"
@@ -26,6 +27,8 @@ class WebSettings:
     base_path: str = ""
     session_key: bytes = field(default_factory=_random_key)
     secure: bool = False
+    url: str = ""
+    pin: str = ""
     session_s: float = 12 * 3600.0
     link_s: float = 15 * 60.0
     body_bytes_max: int = 8 * 1024 * 1024

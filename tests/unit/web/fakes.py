@@ -23,7 +23,7 @@ from farhand.engine.packing import Offer
 from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
 from farhand.engine.schedules import Planned
-from farhand.errors import Conflict, InvalidParameters, NotFound, Unauthorized
+from farhand.errors import Conflict, InvalidParameters, NotFound, NotInvited, Unauthorized
 from farhand.model import (
     Artifact,
     Ask,
@@ -32,6 +32,7 @@ from farhand.model import (
     Fire,
     Flavor,
     Flow,
+    Invitation,
     JobSettings,
     LeftOut,
     LogLine,
@@ -303,6 +304,25 @@ class FakeTokens:
         yield event
 
 
+class FakeInvitations:
+    def __init__(self, tokens: FakeTokens) -> None:
+        self.tokens = tokens
+        self.open: dict[str, Invitation] = {}
+
+    async def create(
+        self, name: str, labels: tuple[str, ...], token_s: float, valid_s: float
+    ) -> tuple[str, Invitation]:
+        made = Invitation(f"inv{len(self.open)}", "hash", name, labels, token_s, T0, T0 + valid_s)
+        self.open[f"code-of-{name}"] = made
+        return f"code-of-{name}", made
+
+    async def redeem(self, code: str, address: str) -> tuple[str, Token]:
+        made = self.open.pop(code, None)
+        if made is None:
+            raise NotInvited
+        return await self.tokens.create(made.name, "worker", made.labels, made.token_s)
+
+
 class FakeAudit:
     def __init__(self) -> None:
         self.items: list[AuditEntry] = []
@@ -431,6 +451,7 @@ class FakeServices:
         self.projects = FakeProjects()
         self.workers = FakeWorkers()
         self.tokens = FakeTokens()
+        self.invitations = FakeInvitations(self.tokens)
         self.audit = FakeAudit()
         self.masker = Masker()
         self.secrets = FakeSecrets()

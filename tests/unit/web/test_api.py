@@ -283,3 +283,25 @@ def test_a_run_is_retried_from_where_it_is_asked(client: TestClient) -> None:
     assert (run["retry_of"], run["reason"], run["params"]) == ("0run1", "fit", {"lr": 1})
     assert client.post("/api/v1/runs/0run1/retry").json()["reason"] == "failure"
     assert client.post("/api/v1/runs/0run1/retry", json={"from": ""}).status_code == 422
+
+
+def test_an_invitation_is_made_by_an_admin_and_exchanged_by_whoever_has_the_code(
+    app: Any, services: FakeServices
+) -> None:
+    made = caller(app, "admin-secret").post(
+        "/api/v1/workers/invitations", json={"name": "gpu7", "labels": ["gpu"], "valid_s": 60}
+    )
+    assert made.status_code == 201
+    code = made.json()["code"]
+    assert made.json()["pin"] == ""
+    outside = caller(app)
+    refused = outside.post("/api/v1/workers/join", json={"code": code})
+    assert problem_of(refused) == (403, "not_encrypted")
+    over_tls = TestClient(app, base_url="https://127.0.0.1:8420")
+    bought = over_tls.post("/api/v1/workers/join", json={"code": code})
+    assert (bought.json()["name"], bought.json()["labels"]) == ("gpu7", ["gpu"])
+    again = over_tls.post("/api/v1/workers/join", json={"code": code})
+    assert problem_of(again) == (403, "not_invited")
+    told = [(entry.action, entry.role, entry.subject) for entry in services.audit.items]
+    assert told == [("invite_worker", "admin", "gpu7"), ("join", "worker", "gpu7")]
+    assert code not in repr(services.audit.items)

@@ -19,7 +19,9 @@ from . import __version__
 from .address import Address, BadAddress, parse
 from .agent import Agent, Options
 from .inventory import BadInventory, detect, here
+from .invitation import CODE_VARIABLE, Credential, NoExchange, NotInvited, accept, default_directory, kept
 from .state import StateDirectory, StateRefused
+from .trust import BadPin, pin_of
 from .warden import become_subreaper
 
 _USAGE, _REFUSED, _INTERRUPTED = 2, 3, 130
@@ -39,9 +41,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
         if platform.system() not in ("Linux", "Darwin"):
             raise Usage("farhand-worker runs on Linux and macOS; on Windows, run it in WSL")
         python, python_version = _python(given.python)
+        address = _address(given)
+        credential = _credential(given, address)
         options = Options(
-            address=_address(given),
-            token=_token(given),
+            address=address,
+            token=credential.token,
+            pin=credential.pin,
             name=given.name or socket.gethostname(),
             parallel=given.parallel,
             python=python,
@@ -51,10 +56,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
             inventory=detect(here()).inventory,
         )
         state = _state(given.state_dir or _default_state(options.name))
-    except (Usage, BadAddress, BadInventory) as error:
+    except (Usage, BadAddress, BadInventory, BadPin) as error:
         log.error("%s", error)
         return _USAGE
-    except StateRefused as error:
+    except (StateRefused, NotInvited, NoExchange) as error:
         log.error("%s", error)
         return _REFUSED
     except KeyboardInterrupt:
@@ -83,6 +88,11 @@ def _parser() -> argparse.ArgumentParser:
     token = parser.add_mutually_exclusive_group()
     token.add_argument("--token-file", type=Path, help=f"a file with the token (or set {_TOKEN_VARIABLE})")
     token.add_argument("--token-fd", type=int, help="an open descriptor to read the token from")
+    parser.add_argument(
+        "--pin",
+        metavar="sha256:HEX",
+        help="the one certificate the server may present, as invitations name it",
+    )
     parser.add_argument("--name", help="the name of this worker (default: the host's)")
     parser.add_argument("--parallel", type=_positive, default=1, help="jobs at a time (default 1)")
     parser.add_argument(
@@ -111,6 +121,27 @@ def _address(given: argparse.Namespace) -> Callable[[], Address]:
     return read
 
 
+def _credential(given: argparse.Namespace, address: Callable[[], Address]) -> Credential:
+    """The token: given, bought now with the code of an invitation, or kept from an earlier one."""
+    token, code = _token(given), os.environ.pop(CODE_VARIABLE, "").strip()
+    pin = None if given.pin is None else pin_of(given.pin)
+    if token:
+        return Credential(token, "", pin)
+    directory = default_directory(os.environ)
+    try:
+        if code:
+            return accept(address(), code, pin, directory)
+        known = kept(address(), directory)
+    except OSError as error:
+        raise Usage(f"no token can be kept in {directory}: {error.strerror}; give --token-file") from error
+    if known is None:
+        raise Usage(
+            f"a token is needed: --token-file FILE, --token-fd N, {_TOKEN_VARIABLE}, or the line of"
+            " `farhand workers invite`"
+        )
+    return known._replace(pin=pin or known.pin)
+
+
 def _token(given: argparse.Namespace) -> str:
     """The token, from wherever it was given; it is not in this process's environment after that."""
     environ = os.environ.pop(_TOKEN_VARIABLE, "")
@@ -125,8 +156,8 @@ def _token(given: argparse.Namespace) -> str:
     except (OSError, ValueError) as error:
         where = given.token_file or f"descriptor {given.token_fd}"
         raise Usage(f"the token cannot be read from {where}: {getattr(error, 'strerror', error)}") from error
-    if not token:
-        raise Usage(f"a token is needed: --token-file FILE, --token-fd N or {_TOKEN_VARIABLE}")
+    if not token and (given.token_fd is not None or given.token_file is not None):
+        raise Usage(f"a token is needed, and {given.token_file or 'the descriptor'} holds none")
     if " " in token or not token.isascii() or not token.isprintable():
         raise Usage("the token is not one word, as `farhand tokens create` prints it; check what holds it")
     return token

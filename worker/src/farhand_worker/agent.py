@@ -64,6 +64,7 @@ class Options:
     cwd: Optional[Path] = None
     orphan_s: Optional[float] = None
     inventory: Inventory = field(default_factory=Inventory)
+    pin: Optional[str] = None
 
 
 class Agent:
@@ -75,7 +76,7 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._end: asyncio.Future[int] = self._loop.create_future()
         self._environ, self._withheld = user_environment(os.environ)
-        self._transfer = Transfer(options.token)
+        self._transfer = Transfer(options.token, pin=options.pin)
         self._cache = Cache(state, self._transfer, options.python)
         self._pool = Pool(state, options.python, self._environ, max(1, options.parallel))
         self._holdings = Holdings(

@@ -48,8 +48,10 @@ async def dial(
     ``known`` says that this server has been attached to before: an odd answer is then a proxy in front of
     a server that is away, not a wrong address.
     """
-    options: Dict[str, Any] = {"ssl": tls() if address.secure else None}
+    options: Dict[str, Any] = {"ssl": None}
     try:
+        if address.secure:
+            options["ssl"] = await asyncio.wait_for(asyncio.to_thread(tls), timeout_s)
         if address.loopback or not _proxied():
             options["sock"] = await asyncio.wait_for(_connect(address), timeout_s)
             if _TAKES_PROXY:

@@ -12,6 +12,7 @@ from typing import Callable, Dict, Optional
 
 from . import __version__
 from .address import Address
+from .trust import Trust
 
 _CHUNK_BYTES = 256 * 1024
 _TIMEOUT_S = 30.0
@@ -33,16 +34,16 @@ class Corrupt(TransferFailed):
 class Transfer:
     """Gets and puts files. ``address`` may change between calls: a server can come back elsewhere."""
 
-    def __init__(self, token: str, address: Optional[Address] = None) -> None:
+    def __init__(self, token: str, address: Optional[Address] = None, pin: Optional[str] = None) -> None:
         self._token = token
-        self._tls: Optional[ssl.SSLContext] = None
+        self._trust = Trust(pin)
         self.address = address
 
     def tls(self) -> ssl.SSLContext:
-        """The one TLS context: the system's trust store, always verified."""
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+        """The one TLS context, always one that verifies. May look at the server first; raises OSError."""
+        if self.address is None:
+            raise TransferFailed("no server is known yet", False)
+        return self._trust.context(self.address)
 
     def get(self, path: str, digest: str, target: Path) -> None:
         """Download ``path`` to ``target``, whole and verified or not at all. Raises `TransferFailed`."""
@@ -72,7 +73,10 @@ class Transfer:
         source: Optional[Path],
         consume: Callable[[http.client.HTTPResponse], object],
     ) -> None:
-        connection = self._connection()
+        try:
+            connection = self._connection()
+        except OSError as error:
+            raise TransferFailed(f"{method} {path}: {error or type(error).__name__}", False) from error
         base = self.address.base if self.address else ""
         every = {"Authorization": f"Bearer {self._token}", "User-Agent": f"farhand-worker/{__version__}"}
         try:

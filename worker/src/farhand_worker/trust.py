@@ -1,0 +1,78 @@
+"""Which certificate the server must present: one that the system trusts, or the one that was pinned.
+
+A pin is ``sha256:`` and the hex digest of the certificate, as an invitation names it. The certificate is
+fetched once, compared, and is then the only one that TLS connections accept: nobody else is sent a token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import ssl
+from typing import Optional
+
+from .address import Address
+
+_PIN = re.compile(r"sha256:([0-9a-f]{64})")
+_PARTIAL_CHAIN = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
+_TIMEOUT_S = 10.0
+
+
+class BadPin(Exception):
+    """The pin is none; the message says how one reads."""
+
+
+class NotPinned(ssl.SSLError):
+    """The server presents another certificate than the pinned one."""
+
+
+def pin_of(text: str) -> str:
+    """The pin that somebody wrote, in its one form: colons and capitals, as openssl prints it, are fine."""
+    kind, _, digits = text.strip().lower().partition(":")
+    pin = f"{kind}:{digits.replace(':', '')}"
+    if _PIN.fullmatch(pin) is None:
+        raise BadPin(f"{text!r} is no fingerprint of a certificate; one reads sha256: and 64 hex digits")
+    return pin
+
+
+def pin_of_certificate(der: bytes) -> str:
+    """The pin of a certificate."""
+    return f"sha256:{hashlib.sha256(der).hexdigest()}"
+
+
+class Trust:
+    """The TLS context for one server, always one that verifies."""
+
+    def __init__(self, pin: Optional[str] = None) -> None:
+        self.pin = pin
+        self._context: Optional[ssl.SSLContext] = None
+
+    def context(self, address: Address) -> ssl.SSLContext:
+        """The context; with a pin it takes a look at the server first, and blocks. Raises OSError."""
+        if self._context is None:
+            self._context = ssl.create_default_context() if self.pin is None else _pinned(address, self.pin)
+        return self._context
+
+
+def _pinned(address: Address, pin: str) -> ssl.SSLContext:
+    der = _presented(address)
+    if pin_of_certificate(der) != pin:
+        raise NotPinned(
+            f"the certificate of {address.text} is not the pinned one; it is {pin_of_certificate(der)}"
+        )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the certificate itself is known, whatever names it has
+    context.verify_flags |= _PARTIAL_CHAIN
+    context.load_verify_locations(cadata=der)
+    return context
+
+
+def _presented(address: Address) -> bytes:
+    """The certificate a server presents. Nothing is sent to it."""
+    look = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    look.check_hostname = False
+    look.verify_mode = ssl.CERT_NONE
+    link = socket.create_connection((address.host, address.port), _TIMEOUT_S)
+    with link, look.wrap_socket(link, server_hostname=address.host) as tls:
+        return tls.getpeercert(binary_form=True) or b""
