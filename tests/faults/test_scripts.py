@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.harness.deployment import PROJECT, Deployment, environment
@@ -128,6 +128,7 @@ def test_a_killed_script_is_crashed_although_a_child_it_forked_lives_on(
     path = tmp_path / "child"
     script = scripts.start(str(path), "--fork")
     child = int(eventually(lambda: path.exists() and path.read_text(), what="the child is forked"))
+    lives = psutil.Process(child)
     try:
         eventually(lambda: [r for r in _script_runs(home) if r["state"] == "running"], what="it is recorded")
         script.kill()
@@ -136,4 +137,4 @@ def test_a_killed_script_is_crashed_although_a_child_it_forked_lives_on(
         assert alive(child), "the child did not live on, so this proves nothing"
         assert "a word of the child" not in home.log_lines(str(run["id"]))
     finally:
-        os.kill(child, signal.SIGKILL)
+        lives.kill()

@@ -21,7 +21,7 @@ from farhand_worker.protocol import Times
 from tests.lab import postgresql
 from tests.optional import need
 
-from .processes import carrying, descendants, kill_tree, signal_all
+from .processes import carrying, kill_tree, process_of, signal_all
 from .waiting import eventually
 
 PROJECT = Path(__file__).parent / "project"
@@ -101,7 +101,7 @@ class Program:
 
     def clear(self) -> None:
         """End it and all below it, whatever state it is in."""
-        if self.process is not None:
+        if self.process is not None and self.process.poll() is None:  # its id may be another's after that
             kill_tree(self.process.pid)
             self.process.wait(10)
 
@@ -232,11 +232,11 @@ class Deployment:
 
     def clear(self) -> None:
         """End everything this deployment started, engines included, by pid."""
-        local = self._local_pid()
+        local = process_of(self._local_pid())
         for program in [*self.workers.values(), self.server]:
             program.clear()
-        if local is not None:
-            signal_all([local, *descendants(local)], signal.SIGKILL)
+        if local is not None and local.is_running():  # and still the same process under that id
+            kill_tree(local.pid)
         if self._client is not None:
             self._client.close()
         eventually(lambda: not self.leftovers(), 10, "every process has ended")

@@ -38,6 +38,14 @@ def alive(pid: int) -> bool:
     return _runs(pid)
 
 
+def process_of(pid: int | None) -> psutil.Process | None:
+    """A handle that knows the process from a later one of the same id; None for none, and for no id."""
+    try:
+        return psutil.Process(pid) if pid else None
+    except psutil.NoSuchProcess:
+        return None
+
+
 def descendants(pid: int) -> list[int]:
     """Every process below ``pid``."""
     try:

@@ -57,11 +57,12 @@ class Cluster:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        with (self._directory / "log").open("ab") as log:
+        with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port),
                  "-k", str(self._directory), *_FAST],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **_unprivileged(),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment(),
+                **_unprivileged(),
             )  # fmt: skip
         deadline = time.monotonic() + 30
         while True:
@@ -85,12 +86,33 @@ class Cluster:
         return f"postgresql://farhand@127.0.0.1:{self.port}/{database}"
 
     def execute(self, sql: str, database: str = "postgres") -> list[Any]:
-        """Run one statement in a connection of its own; its rows, if any."""
+        """Run one statement in a connection of its own; its rows, if any.
+
+        Where nobody answers, the error says what became of the server and shows the end of its log.
+        """
         import psycopg
 
-        with psycopg.connect(self.url(database), autocommit=True, connect_timeout=5) as connection:
+        try:
+            connection = psycopg.connect(self.url(database), autocommit=True, connect_timeout=5)
+        except psycopg.OperationalError as error:
+            raise ConnectionError(f"{error}\n{self.condition()}") from error
+        with connection:
             cursor = connection.execute(sql.encode())
             return cursor.fetchall() if cursor.description else []
+
+    def condition(self) -> str:
+        """Whether the server runs, how it ended if it did, and the last it logged."""
+        log = self._log.read_text(errors="replace") if self._log.exists() else ""
+        return f"PostgreSQL in {self._directory} {self._fate()}; its log ends:\n{log[-2000:]}"
+
+    def _fate(self) -> str:
+        if self._process is None:
+            return "is not started, or was stopped by a test"
+        code = self._process.poll()
+        if code is None:
+            return f"runs as process {self._process.pid}"
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return f"has ended {how} (it was process {self._process.pid}), and no test stopped it"
 
     def database(self, template: str = "template0") -> str:
         """The address of a new database."""
@@ -100,12 +122,20 @@ class Cluster:
         return self.url(name)
 
     @property
+    def _log(self) -> Path:
+        return self._directory / "log"
+
+    @property
     def _data(self) -> Path:
         return self._directory / "data"
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(
-            [str(self._binaries / program), *arguments], capture_output=True, text=True, **_unprivileged()
+            [str(self._binaries / program), *arguments],
+            capture_output=True,
+            text=True,
+            env=_environment(),
+            **_unprivileged(),
         )
         assert done.returncode == 0, done.stderr
 
@@ -132,8 +162,14 @@ def cluster() -> Iterator[Cluster]:
 def shared() -> Cluster:
     """The one cluster of this test session, started by the first test that needs it."""
     stack = ExitStack()
-    atexit.register(stack.close)
+    atexit.register(_close_here, stack, os.getpid())
     return stack.enter_context(cluster())
+
+
+def _close_here(stack: ExitStack, pid: int) -> None:
+    """End what the test session started; a child that it forked, and that ends, ends nothing."""
+    if os.getpid() == pid:
+        stack.close()
 
 
 @cache
@@ -146,6 +182,11 @@ def migrated() -> str:
     name = url.rpartition("/")[2]
     postgresql.open_writing(url, packaged("postgresql")).close()
     return name
+
+
+def _environment() -> dict[str, str]:
+    """No mark of the deployment that happens to be up: who clears that away kills all that carries it."""
+    return {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ} | {"LANG": "C.UTF-8"}
 
 
 def _unprivileged() -> dict[str, Any]:
