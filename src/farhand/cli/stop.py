@@ -37,13 +37,7 @@ def stop(home: Path | None, timeout_s: float) -> None:
     pid = owner(place)
     if pid is None:
         raise Unreachable(f"no server runs on {place}; name another home with --home")
-    ended = _watch(pid)
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except PermissionError as error:
-        raise Refused(f"process {pid} belongs to somebody else; be the user who started it") from error
-    except ProcessLookupError:
-        pass  # it has just ended by itself
+    ended = _terminate(pid)
     deadline = time.monotonic() + timeout_s
     while owner(place) == pid or not ended():
         if time.monotonic() > deadline:
@@ -52,12 +46,18 @@ def stop(home: Path | None, timeout_s: float) -> None:
     click.echo(f"the server of {place} has stopped")
 
 
-def _watch(pid: int) -> Callable[[], bool]:
-    """A question to ask again: has the process ended? One that only waits to be reaped has."""
+def _terminate(pid: int) -> Callable[[], bool]:
+    """Tell the process to end, and nobody who comes to its id later. The answer is a question to ask again:
+
+    has the process ended? One that only waits to be reaped has.
+    """
     import psutil
 
     try:
         process = psutil.Process(pid)
+        process.send_signal(signal.SIGTERM)
+    except psutil.AccessDenied as error:
+        raise Refused(f"process {pid} belongs to somebody else; be the user who started it") from error
     except psutil.NoSuchProcess:
         return lambda: True
 

@@ -66,31 +66,33 @@ class LocalWorker(Service):
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write(self._directory / "url", self._url)
         while (pid := holder(self._directory)) is not None:
-            await self._guard(pid)
+            await self._guard(_process(pid))
             await asyncio.sleep(_LOOK_S)
         delay_s = _RESPAWN_S
         while True:
             began_at = time.monotonic()
             self._process = self._spawn(await self._token())
-            await self._guard(self._process.pid)
+            await self._guard(_process(self._process.pid))
             code = self._process.wait()
             delay_s = _RESPAWN_S if time.monotonic() - began_at > 60 else min(delay_s * 2, _RESPAWN_S_MAX)
             log.error("the local worker ended with %s; another starts in %.1f s", code, delay_s)
             await asyncio.sleep(delay_s)
 
-    async def _guard(self, pid: int) -> None:
+    async def _guard(self, process: psutil.Process | None) -> None:
         """Return when the worker has ended; kill it when it does not come back in time."""
+        if process is None:
+            return
         patience_s = self._times.lease_s + self._times.margin_s
         deadline = time.monotonic() + max(patience_s, _START_S)
         while True:
             if self._is_attached():
                 deadline = time.monotonic() + patience_s
             elif time.monotonic() > deadline:
-                log.error("the local worker (pid %s) is not heard of; it is killed", pid)
-                _signal(pid, signal.SIGKILL)
+                log.error("the local worker (pid %s) is not heard of; it is killed", process.pid)
+                _signal(process, signal.SIGKILL)
                 deadline += patience_s
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(_ended(pid), self._times.heartbeat_s)
+                await asyncio.wait_for(_ended(process), self._times.heartbeat_s)
                 return
 
     def _is_attached(self) -> bool:
@@ -128,23 +130,24 @@ class LocalWorker(Service):
     async def end(self) -> None:
         """Stop the worker with grace: its engines end, its jobs are queued again."""
         await self.stop()
-        pids = {holder(self._directory) or 0}
+        pids = {holder(self._directory)}
         if self._process is not None and self._process.poll() is None:
             pids.add(self._process.pid)  # it may not have come as far as its lock
-        await asyncio.gather(*(self._end(pid) for pid in pids))
+        found = [process for process in map(_process, pids) if process is not None]
+        await asyncio.gather(*map(self._end, found))
         if self._process is not None:
             self._process.wait()
 
-    async def _end(self, pid: int) -> None:
+    async def _end(self, process: psutil.Process) -> None:
         # The first signal drains, the second ends; two of the same kind could merge into one.
-        _signal(pid, signal.SIGTERM)
-        _signal(pid, signal.SIGINT)
+        _signal(process, signal.SIGTERM)
+        _signal(process, signal.SIGINT)
         try:
-            await asyncio.wait_for(_ended(pid), self._times.grace_s + self._times.margin_s)
+            await asyncio.wait_for(_ended(process), self._times.grace_s + self._times.margin_s)
         except TimeoutError:
-            log.error("the local worker (pid %s) did not end in time; it is killed", pid)
-            _signal(pid, signal.SIGKILL)
-            await _ended(pid)
+            log.error("the local worker (pid %s) did not end in time; it is killed", process.pid)
+            _signal(process, signal.SIGKILL)
+            await _ended(process)
 
 
 def holder(directory: Path) -> int | None:
@@ -162,36 +165,42 @@ def holder(directory: Path) -> int | None:
     return None
 
 
-def _signal(pid: int, number: int) -> None:
-    if pid > 0:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+def _process(pid: int | None) -> psutil.Process | None:
+    """The process of an id, known by its start from a later one that has the id anew. None: it has ended."""
+    try:
+        return psutil.Process(pid) if pid else None
+    except psutil.NoSuchProcess:
+        return None
 
 
-async def _ended(pid: int) -> None:
-    """Return when a process has ended; at once when it is not known. It may be nobody's child of ours."""
-    if pid <= 0:
-        return
+def _signal(process: psutil.Process, number: int) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
+
+
+async def _ended(process: psutil.Process) -> None:
+    """Return when a process has ended, which need not be a child of ours."""
     if sys.platform != "linux":
-        await _gone(pid)
+        await _gone(process)
         return
     try:
-        descriptor = os.pidfd_open(pid)
+        descriptor = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     loop.add_reader(descriptor, over.set)
     try:
-        await over.wait()
+        if process.is_running():  # else the descriptor is of another process, under the same id
+            await over.wait()
     finally:
         loop.remove_reader(descriptor)
         os.close(descriptor)
 
 
-async def _gone(pid: int) -> None:
+async def _gone(process: psutil.Process) -> None:
     """The same by looking, where the kernel has no descriptors for processes."""
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
+    while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)
 
 

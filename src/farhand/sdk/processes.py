@@ -203,8 +203,8 @@ class _Child:
     def end(self) -> None:
         """Kill the child and what it has started, if it is there yet, and leave nothing open."""
         interrupter.wakers.pop(self._thread, None)
-        for pid in (*descendants(self._process.pid), self._process.pid):
-            if self._process.poll() is None or pid != self._process.pid:
+        if self._process.poll() is None:  # else the id may be another's, and what it started is ours by now
+            for pid in (*descendants(self._process.pid), self._process.pid):
                 _kill(pid)
         self._process.wait()
         streams: List[Optional[BinaryIO]] = [self._process.stdout, self._process.stderr]  # type: ignore[list-item]

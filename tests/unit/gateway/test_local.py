@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import psutil
 import pytest
 from anyio import fail_after
 
@@ -95,7 +96,7 @@ def test_a_lock_that_was_taken_just_now_has_a_holder_without_a_name(directory: P
 
 
 async def test_a_process_that_is_not_our_child_is_waited_for(process: subprocess.Popen[bytes]) -> None:
-    waiting = asyncio.create_task(local_module._ended(process.pid))
+    waiting = asyncio.create_task(local_module._ended(psutil.Process(process.pid)))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(waiting), 0.01)
     process.kill()
@@ -103,9 +104,23 @@ async def test_a_process_that_is_not_our_child_is_waited_for(process: subprocess
         await waiting
 
 
-async def test_a_process_without_a_name_is_not_waited_for() -> None:
+async def test_a_process_without_a_name_is_neither_guarded_nor_signalled(local: LocalWorker) -> None:
+    """An id of 0 would be everybody in this process's group."""
+    assert local_module._process(0) is local_module._process(None) is None
     with fail_after(5):
-        await local_module._ended(0)
+        await local._guard(None)
+
+
+async def test_a_later_process_with_the_id_of_one_that_ended_is_neither_waited_for_nor_signalled(
+    process: subprocess.Popen[bytes],
+) -> None:
+    remembered = psutil.Process(process.pid)
+    remembered._ident = (process.pid, 1.0)  # as if it had begun long before the one that has the id now
+    remembered._create_time = 1.0
+    with fail_after(5):
+        await local_module._ended(remembered)
+    local_module._signal(remembered, signal.SIGKILL)
+    assert process.poll() is None
 
 
 async def test_a_worker_that_is_attached_is_left_alone_and_one_that_is_not_heard_of_is_killed(
@@ -116,7 +131,7 @@ async def test_a_worker_that_is_attached_is_left_alone_and_one_that_is_not_heard
     monkeypatch.setattr(local_module, "time", clock)
     server = local._fleet.member("server")
     server.state, server.link = ONLINE, FakeLink()
-    guarding = asyncio.create_task(local._guard(process.pid))
+    guarding = asyncio.create_task(local._guard(psutil.Process(process.pid)))
     looked = asyncio.Event()
     is_attached = local._is_attached
 
@@ -164,8 +179,8 @@ async def test_the_next_server_takes_over_the_worker_of_the_last_and_writes_its_
     guarded: list[tuple[int, str]] = []
     over = asyncio.Event()
 
-    async def guard(pid: int) -> None:
-        guarded.append((pid, (directory / "url").read_text()))
+    async def guard(process: psutil.Process) -> None:
+        guarded.append((process.pid, (directory / "url").read_text()))
         over.set()
         await asyncio.Event().wait()
 
