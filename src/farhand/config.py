@@ -115,6 +115,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("home", "~/.farhand", _home, "Where the store, blobs, keys and journals lie."),
     Setting("database", "", _database, "The PostgreSQL database of the store; none: SQLite in the home."),
     Setting("keep", "30d", seconds, "How long ended runs are kept, with all they left; 0 keeps for ever."),
+    Setting("keep_audit", "365d", seconds, "How long the audit log goes back; 0 keeps all of it."),
     Setting("host", "127.0.0.1", str, "The address the server listens on."),
     Setting("port", 8420, _port, "The port the server listens on; 0 takes a free one."),
     Setting("parallel", _cores(), _count, "Slots of the server's own processors; default: one a core."),
@@ -154,6 +155,7 @@ class Config:
     home: Path
     database: str
     keep: float
+    keep_audit: float
     host: str
     port: int
     parallel: int

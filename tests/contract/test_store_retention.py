@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farhand.errors import Conflict, NotFound
+from farhand.model import AuditEntry, Fire, Hook, Project, Schedule
 from farhand.store.retention import OF_JOB, OF_RUN
 from farhand.store.runs import Wanted
 
@@ -39,7 +40,7 @@ async def delete_all(store, ids, rows_max):
     left, refused, slices = list(ids), [], 0
     while left:
         piece = await store.retention.delete(left, rows_max)
-        assert piece.rows <= rows_max + 20  # the rows of one job's attempts, and of the run itself
+        assert piece.rows <= rows_max + 2  # the run itself, and a second source of one attempt
         refused += piece.refused
         left = left[len(piece.deleted) + len(piece.refused) :]
         slices += 1
@@ -80,6 +81,32 @@ async def test_a_run_whose_call_is_still_being_cancelled_is_not_over(store, stor
     assert await store.retention.expired(1e9, 10) == []
 
 
+async def test_a_run_whose_hook_has_not_ended_is_not_over(store, story):
+    leased = await story.running(hooks=(Hook("completed", 0, "tell"),))
+    [hook] = (await story.report(leased, story.result())).changes.enqueued
+    assert (await delete_all(store, [leased.run.id], 100))[0] == [leased.run.id]
+    called = await story.running(hook)
+    assert (await delete_all(store, [leased.run.id], 100))[0] == [leased.run.id]
+    assert await store.retention.expired(1e9, 10) == []
+    await story.report(called, story.result())
+    assert await store.retention.expired(1e9, 10) == [leased.run.id]
+    assert await delete_all(store, [leased.run.id], 100) == ([], 1)
+
+
+async def test_a_deleted_flow_stays_hidden_until_its_last_hook_has_ended(store, story):
+    leased = await story.running(hooks=(Hook("completed", 0, "tell"),))
+    [hook] = (await story.report(leased, story.result())).changes.enqueued
+    assert await store.retention.delete_flow("etl", 5.0) == 1
+    for _ in range(2):
+        assert await store.retention.doomed(5) == []
+        assert (await store.runs.page(5)).items == []
+    await story.report(await story.running(hook), story.result())
+    assert await store.retention.doomed(5) == [leased.run.id]
+    await delete_all(store, [leased.run.id], 100)
+    assert await store.retention.doomed(5) == []
+    assert (await counts(store))["runs"] == 0
+
+
 async def test_expired_are_those_that_ended_before_oldest_first(store, story):
     first, second = await a_whole_run(story), await a_whole_run(story)
     await a_whole_run(story, ended=False)
@@ -93,11 +120,33 @@ async def test_events_of_no_run_go_by_age(store, story):
     for at in range(10):
         await store.events.add(float(at), "worker.attached", str(at))
     kept = await a_whole_run(story)
-    assert (await store.retention.delete_events(7.0, 5)).rows == 5
-    assert (await store.retention.delete_events(7.0, 5)).rows == 2
-    assert (await store.retention.delete_events(7.0, 5)).rows == 0
+    assert [(await store.retention.delete_old("events", 7.0, 5)).rows for _ in range(3)] == [5, 2, 0]
     assert [e.message for e in (await store.events.page()).items if e.run is None] == ["7", "8", "9"]
     assert (await store.events.page(run=kept)).items
+
+
+async def test_fires_go_by_age_but_for_the_latest_of_each_schedule(store):
+    schedules = [Schedule(f"s{n}", "etl", "p", {"kind": "every"}, "{}") for n in range(2)]
+    await store.projects.replace(Project("p", "served", "here", "sha256:b", 1, 1), [], schedules, 1.0)
+    for at in range(10):
+        await store.schedules.fire(Fire("s0", float(at), 20.0, "failed", ""), None)
+    await store.schedules.fire(Fire("s1", 2.0, 20.0, "failed", ""), None)
+    assert [(await store.retention.delete_old("fires", 7.0, 5)).rows for _ in range(3)] == [5, 2, 0]
+    assert [fire.at for fire in await store.schedules.fires("s0", 50)] == [9.0, 8.0, 7.0]
+    assert [(await store.retention.delete_old("fires", 99.0, 5)).rows for _ in range(2)] == [2, 0]
+    assert {id: fire.at for id, fire in (await store.schedules.last_fires()).items()} == {
+        "s0": 9.0,
+        "s1": 2.0,
+    }
+
+
+async def test_the_audit_log_goes_by_age(store):
+    for at in range(10):
+        await store.audit.add(
+            AuditEntry(0, float(at), "admin", "anna", "j", "::1", "start", f"{at}", "done", 200, {})
+        )
+    assert [(await store.retention.delete_old("audit", 7.0, 5)).rows for _ in range(3)] == [5, 2, 0]
+    assert [entry.subject for entry in (await store.audit.page(50)).items] == ["9", "8", "7"]
 
 
 async def test_a_deleted_flow_is_gone_from_every_list_at_once(store, story):

@@ -58,18 +58,29 @@ class Deleted:
 
 
 class Pruner(Service):
-    """Keeps the store from growing for ever. ``keep_s`` 0 keeps all runs."""
+    """Keeps the store from growing for ever.
+
+    ``keep_s`` 0 keeps all runs, ``keep_audit_s`` 0 all of the audit log. ``needed`` names blobs that are in
+    use without a record.
+    """
 
     name = "pruner"
 
     def __init__(
-        self, store: Store, blobs: Blobs, keep_s: float, needed: Callable[[], Collection[str]]
+        self,
+        store: Store,
+        blobs: Blobs,
+        needed: Callable[[], Collection[str]] = tuple,
+        *,
+        keep_s: float = 0.0,
+        keep_audit_s: float = 0.0,
     ) -> None:
         super().__init__()
         self.counters = Counters()
         self._store = store
         self._blobs = blobs
         self._keep_s = keep_s
+        self._keep_audit_s = keep_audit_s
         self._needed = needed
         self._rows = 200
         self._wakeup = Wakeup()
@@ -87,12 +98,14 @@ class Pruner(Service):
     async def prune(self, now: float) -> None:
         """Delete what is too old, and the runs of deleted flows."""
         await self._delete_all(lambda: self._store.retention.doomed(_BATCH))
+        if self._keep_audit_s > 0:
+            await self._delete_old("audit", now - self._keep_audit_s)
         if self._keep_s <= 0:
             return
         before = now - self._keep_s
         await self._delete_all(lambda: self._store.retention.expired(before, _BATCH))
-        while (piece := await self._store.retention.delete_events(before, self._rows)).rows:
-            await self._count(piece)
+        for table in ("events", "fires"):
+            await self._delete_old(table, before)
 
     async def sweep(self, now: float) -> None:
         """Delete blobs that no record names and nobody touched for `GRACE_S`."""
@@ -136,6 +149,10 @@ class Pruner(Service):
         page = await self._store.runs.page(limit, start, Wanted(**conditions))
         deleted, refused = await self._delete([run.id for run in page.items])
         return Deleted(deleted, refused, page.next)
+
+    async def _delete_old(self, table: str, before: float) -> None:
+        while (piece := await self._store.retention.delete_old(table, before, self._rows)).rows:
+            await self._count(piece)
 
     async def _delete_all(self, find: Callable[[], Awaitable[Sequence[str]]]) -> None:
         """Delete what ``find`` finds until it finds nothing, or only what cannot be deleted."""

@@ -57,6 +57,7 @@ class Services:
         times: Times,
         environment: Mapping[str, str] | None = None,
         keep_s: float = 0.0,
+        keep_audit_s: float = 0.0,
     ) -> None:
         self.store = store
         self.times = times
@@ -94,7 +95,9 @@ class Services:
         self.ready = False
         self.limits: dict[str, int] = {}
         self.runtime = self.blobs.put_bytes(runtime.build())
-        self.pruner = Pruner(store, self.blobs, keep_s, lambda: [self.runtime])
+        self.pruner = Pruner(
+            store, self.blobs, lambda: [self.runtime], keep_s=keep_s, keep_audit_s=keep_audit_s
+        )
         self.backup = Backup(store, home, self.pruner)
 
     async def start(self) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import Conflict, NotFound
+from ..lifecycle import RUN, is_terminal
 from .database import Database
 from .guard import Connection
 
@@ -36,8 +37,23 @@ OF_RUN = {
 }
 """Tables with rows of a run, and the column that tells those of one run apart."""
 
-OF_JOB = {"recorded": "source", "attempts": "lease"}
-"""Tables with rows of a job, and a column of their key."""
+OF_JOB = {"recorded": "lease", "attempts": "lease"}
+"""Tables with rows of a job, and the column that tells those of one job apart, but for a few."""
+
+BY_AGE = {
+    "events": ("id", "run IS NULL"),
+    "fires": (
+        "schedule, at",
+        "at < (SELECT max(others.at) FROM fires AS others WHERE others.schedule = fires.schedule)",
+    ),
+    "audit": ("id", "1 = 1"),
+}
+"""Tables whose rows go by their age: their key, and which of them may go. A schedule's latest fire stays."""
+
+COUNTED_MAX = 10_000
+"""How many rows are counted in one transaction."""
+
+_UNDER_WAY = tuple(state for state in RUN if not is_terminal(RUN, state))
 
 _BLOB_BEARERS = (
     ("artifacts", ("id",), "digest"),
@@ -77,19 +93,9 @@ class Retention:
         """Delete up to ``rows_max`` rows of these runs, in their order, and the runs that have no more."""
         return await self._database.write(lambda connection: _delete(connection, run_ids, rows_max))
 
-    async def delete_events(self, before: float, rows_max: int) -> Slice:
-        """Delete up to ``rows_max`` events of no run that are older than a moment."""
-
-        def write(connection: Connection) -> Slice:
-            began = time.perf_counter()
-            gone = connection.execute(
-                "DELETE FROM events WHERE id IN"
-                " (SELECT id FROM events WHERE run IS NULL AND at < ? ORDER BY at LIMIT ?)",
-                (before, rows_max),
-            )
-            return Slice(gone.rowcount, took_s=time.perf_counter() - began)
-
-        return await self._database.write(write)
+    async def delete_old(self, table: str, before: float, rows_max: int) -> Slice:
+        """Delete up to ``rows_max`` rows older than a moment of a table of `BY_AGE`."""
+        return await self._database.write(lambda connection: _delete_old(connection, table, before, rows_max))
 
     async def delete_flow(self, flow: str, now: float) -> int:
         """Hide a flow and all its runs at once; `doomed` lists them for whoever deletes them.
@@ -97,7 +103,15 @@ class Retention:
         Returns how many there are. Raises `NotFound`, or `Conflict` while its project has it or a run of
         it is under way.
         """
-        return await self._database.write(lambda connection: _delete_flow(connection, flow, now))
+        runs, after = 0, await self._database.read(lambda connection: _last_deleted(connection, flow))
+        while True:  # counted outside the writer, which a flow of a million runs would hold for long
+            counted, after = await self._database.read(
+                lambda connection, after=after: _count_after(connection, flow, after)
+            )
+            runs += counted
+            if counted < COUNTED_MAX:
+                break
+        return await self._database.write(lambda connection: _delete_flow(connection, flow, runs, now))
 
     async def doomed(self, limit: int) -> list[str]:
         """Runs of deleted flows. A flow that has no more is forgotten."""
@@ -156,33 +170,78 @@ def _empty(connection: Connection, run_id: str, rows_max: int) -> int:
             return rows
     jobs = _column(connection, "SELECT id FROM jobs WHERE run = ? LIMIT ?", (run_id, rows_max - rows))
     for job in jobs:
-        for table in OF_JOB:  # as many rows as the job had attempts
-            rows += connection.execute(f"DELETE FROM {table} WHERE job = ?", (job,)).rowcount
+        for table, key in OF_JOB.items():
+            rows += connection.execute(
+                f"DELETE FROM {table} WHERE job = ? AND {key} IN"
+                f" (SELECT {key} FROM {table} WHERE job = ? LIMIT ?)",
+                (job, job, rows_max - rows),
+            ).rowcount
+            if rows >= rows_max:
+                return rows
         rows += connection.execute("DELETE FROM jobs WHERE id = ?", (job,)).rowcount
         if rows >= rows_max:
             return rows
     return rows + connection.execute("DELETE FROM journals WHERE run = ?", (run_id,)).rowcount
 
 
-def _delete_flow(connection: Connection, flow: str, now: float) -> int:
+def _delete_old(connection: Connection, table: str, before: float, rows_max: int) -> Slice:
+    began = time.perf_counter()
+    key, condition = BY_AGE[table]
+    gone = connection.execute(
+        f"DELETE FROM {table} WHERE ({key}) IN"
+        f" (SELECT {key} FROM {table} WHERE at < ? AND {condition} ORDER BY at LIMIT ?)",
+        (before, rows_max),
+    )
+    return Slice(gone.rowcount, took_s=time.perf_counter() - began)
+
+
+def _last_deleted(connection: Connection, flow: str) -> str:
+    """The last run of a flow that was deleted under this name and is still being removed; '' for none."""
+    row = connection.execute("SELECT last_run FROM deletions WHERE flow = ?", (flow,)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def _count_after(connection: Connection, flow: str, after: str) -> tuple[int, str]:
+    """How many of the next `COUNTED_MAX` runs of a flow there are, and the last of them."""
+    counted, last = connection.execute(
+        "SELECT count(*), max(id) FROM"
+        " (SELECT id FROM runs WHERE flow = ? AND id > ? ORDER BY id LIMIT ?) AS counted",
+        (flow, after, COUNTED_MAX),
+    ).fetchone()
+    return int(counted), str(last)
+
+
+def _delete_flow(connection: Connection, flow: str, runs: int, now: float) -> int:
     row = connection.execute("SELECT present, project FROM flows WHERE name = ?", (flow,)).fetchone()
     if row is not None and row[0]:
         raise Conflict(f"flow {flow!r} is part of project {row[1]!r}; take it out there first")
-    runs, ended, last = connection.execute(
-        f"SELECT count(*), count(ended_at), max(id) FROM runs WHERE flow = ? AND {NOT_DELETED}", (flow,)
+    after = _last_deleted(connection, flow)
+    newest = connection.execute(
+        "SELECT id FROM runs WHERE flow = ? AND id > ? ORDER BY id DESC LIMIT 1", (flow, after)
     ).fetchone()
-    if row is None and not runs:
+    if row is None and newest is None:
         raise NotFound(f"there is no flow {flow!r}, and no run of one")
-    if ended < runs:
-        raise Conflict(f"{runs - ended} runs of flow {flow!r} have not ended; cancel them first")
+    under_way = sum(_count_in(connection, flow, state, after) for state in _UNDER_WAY)
+    if under_way:
+        said = f"{under_way}" if under_way < COUNTED_MAX else f"{COUNTED_MAX} or more"
+        raise Conflict(f"{said} runs of flow {flow!r} have not ended; cancel them first")
     connection.execute("DELETE FROM flows WHERE name = ?", (flow,))
-    if runs:
+    if newest is not None:
         connection.execute(
             "INSERT INTO deletions (flow, last_run, asked_at) VALUES (?, ?, ?)"
             " ON CONFLICT (flow) DO UPDATE SET last_run = excluded.last_run",
-            (flow, last, now),
+            (flow, newest[0], now),
         )
-    return int(runs)
+    return runs
+
+
+def _count_in(connection: Connection, flow: str, state: str, after: str) -> int:
+    counted = connection.execute(
+        "SELECT count(*) FROM"
+        " (SELECT id FROM runs WHERE flow = ? AND state = ? AND id > ? LIMIT ?) AS counted",
+        (flow, state, after, COUNTED_MAX),
+    ).fetchone()
+    return int(counted[0])
 
 
 def _doomed(connection: Connection, limit: int) -> list[str]:
@@ -194,7 +253,12 @@ def _doomed(connection: Connection, limit: int) -> list[str]:
         )
         if runs:
             return runs
-        connection.execute("DELETE FROM deletions WHERE flow = ?", (flow,))
+        connection.execute(  # one that is left, since a hook of it runs, stays hidden till it can go too
+            "DELETE FROM deletions WHERE flow = ?"
+            " AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.flow = deletions.flow"
+            " AND runs.id <= deletions.last_run)",
+            (flow,),
+        )
     return []
 
 

@@ -302,6 +302,7 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_of_actor ON audit (actor, id);
 CREATE INDEX audit_of_action ON audit (action, id);
+CREATE INDEX audit_by_age ON audit (at);
 
 -- `sealed` is base64 of nonce and AES-256-GCM ciphertext; `sealed_with` names the key.
 CREATE TABLE secrets (
@@ -378,6 +379,7 @@ CREATE TABLE fires (
     missed INTEGER NOT NULL,
     PRIMARY KEY (schedule, at)
 );
+CREATE INDEX fires_by_age ON fires (at);
 
 -- Flows that were deleted while their runs, up to `last_run`, are still being removed; those are not shown.
 CREATE TABLE deletions (

@@ -31,7 +31,7 @@ async def backup(tmp_path) -> Path:
     (home / "server.json").write_text("not of the home's past")
     await store.events.add(1.0, "test", "before")
     file = tmp_path / "backup.tar"
-    taking = Backup(store, home, Pruner(store, blobs, 0.0, list))
+    taking = Backup(store, home, Pruner(store, blobs))
     async with taking.taken() as pieces:
         content = b"".join([next(pieces)])
         await store.events.add(2.0, "test", "after")

@@ -42,10 +42,10 @@ async def ended(world, *events) -> str:
 async def test_what_ended_long_ago_goes_and_what_did_not_end_stays(world, blobs):
     old = await ended(world)
     under_way = await world.start_run()
-    keeper = Pruner(world.store, blobs, 0.0, list)
+    keeper = Pruner(world.store, blobs)
     await keeper.prune(1e9)
     assert await world.store.runs.get(old)  # 0 keeps for ever
-    keeper = Pruner(world.store, blobs, 100.0, list)
+    keeper = Pruner(world.store, blobs, keep_s=100.0)
     await keeper.prune(50.0)
     assert await world.store.runs.get(old)
     await keeper.prune(1e9)
@@ -61,7 +61,7 @@ async def test_a_blob_goes_when_nothing_names_it_and_nobody_asked_for_it_lately(
     os.utime(blobs.path(young))
     assert blobs.has(asked)
     await ended(world, protocol.Artifact("a", named, 1, 3.0))
-    keeper = Pruner(world.store, blobs, 100.0, lambda: [needed])
+    keeper = Pruner(world.store, blobs, lambda: [needed], keep_s=100.0)
     await keeper.sweep(time.time())
     kept = [digest for digest in (named, needed, young, asked, unnamed) if blobs.has(digest)]
     assert kept == [named, needed, young, asked]
@@ -82,7 +82,7 @@ def test_a_blob_that_is_put_again_while_it_is_being_deleted_stays(blobs):
 
 
 async def test_slices_grow_while_they_are_short_and_shrink_when_they_are_long(world, blobs, monkeypatch):
-    keeper = Pruner(world.store, blobs, 1.0, list)
+    keeper = Pruner(world.store, blobs, keep_s=1.0)
     for took_s in (0.001, 0.001, 0.1):
         await keeper._count(Slice(rows=1, took_s=took_s))
     assert keeper._rows == 156
@@ -108,7 +108,7 @@ async def test_ten_thousand_runs_are_deleted_in_batches_and_those_under_way_are_
             connection.execute(f"INSERT INTO runs ({columns}) {run.format(repr(f'{number:026}'))}")
 
     await world.store.database.write(fill)
-    keeper = Pruner(world.store, blobs, 0.0, list)
+    keeper = Pruner(world.store, blobs)
     flow = (await world.store.runs.page(1)).items[0].flow
     interrupted = await keeper.delete_runs(500, None, before=None, flow=flow)
     assert (interrupted.deleted, interrupted.refused) == (450, 50)
@@ -134,5 +134,5 @@ async def test_an_old_run_that_cannot_be_deleted_does_not_keep_the_pruner_busy_f
             f"INSERT INTO runs (id, ended_at, {columns}) SELECT NULL, 1.0, {columns} FROM runs"
         )
     )
-    await Pruner(world.store, blobs, 1.0, list).prune(1e9)
+    await Pruner(world.store, blobs, keep_s=1.0).prune(1e9)
     assert await world.store.runs.get(good) is None

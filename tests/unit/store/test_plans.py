@@ -12,14 +12,15 @@ import pytest
 from farhand.lifecycle import Ending
 from farhand.model import Ask, Job, JobSettings, Run
 from farhand.store import Store
-from farhand.store.retention import NOT_DELETED
+from farhand.store.retention import BY_AGE, NOT_DELETED
 from farhand.store.runs import Wanted
 from farhand_worker import protocol
 
 pytestmark = pytest.mark.anyio
 
-WHOLE = {"flows", "workers", "tokens", "meta", "json_each", "events", "deletions"}
-"""Small tables that are listed whole, and the event log, which is paged along its primary key."""
+WHOLE = {"flows", "workers", "tokens", "meta", "json_each", "events", "deletions", "counted"}
+"""Small tables that are listed whole, the event log, which is paged along its primary key, and what a limited
+selection has found."""
 
 PARTIAL = {"jobs_queued", "jobs_held", "runs_of_scripts"}
 """Indexes of only the rows that are looked for; walking one of these is not a scan of the table."""
@@ -98,7 +99,9 @@ async def everything(store: Store) -> None:
     await store.runs.page(2, "r2", Wanted(host="h"))
     await store.retention.expired(1e9, 10)
     await store.retention.delete(["r1", "s"], 1000)
-    await store.retention.delete_events(1e9, 10)
+    for table in BY_AGE:
+        await store.retention.delete_old(table, 1e9, 10)
+    await store.retention.delete_flow("f", 8.0)
     await store.retention.doomed(10)
 
 
