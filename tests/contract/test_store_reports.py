@@ -307,3 +307,72 @@ async def test_a_store_that_is_opened_again_has_all_it_had(open_store, tell):
     assert [job.id for job in await again.jobs.held()] == [leased.job.id]
     assert await again.reports.recorded(leased.job.id, leased.job.lease) == {"engine": 2}
     await again.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "settings"),
+    [
+        (("result", "completed"), {}),
+        (("result", "failed"), {}),
+        (("result", "failed"), {"retries": 1}),
+        (("result", "cancelled"), {}),
+        (("exit", "crashed"), {}),
+        (("exit", "crashed"), {"crash_retries": 1}),
+        (("exit", "stopped"), {}),
+    ],
+)
+@pytest.mark.parametrize("crashes", [0, 1])
+async def test_a_start_and_an_end_in_one_report_leave_what_they_leave_in_two(story, end, settings, crashes):
+    """Also with a kept outcome between them, after an attempt that crashed."""
+    left = []
+    for together in (True, False):
+        job = await story.run(**settings)
+        for _ in range(crashes):
+            await story.end(await story.running(job), "crashed")
+        leased = await story.lease(job)
+        now = story.now
+        events = [protocol.Started(now, 42, "3.11.7", "host1"), story.checkpoint("a")]
+        events += [protocol.Result(end[1], now) if end[0] == "result" else protocol.Exit(now, end[1], "m")]
+        for batch in [events] if together else [[event] for event in events]:
+            recorded = await story.report(leased, *batch)
+        page = await story.store.events.page(run=leased.run.id)
+        left.append(_without_ids(await _all_of(story, leased), now, leased, [e.message for e in page.items]))
+        assert len(recorded.changes.runs) == 1
+    assert left[0] == left[1]
+
+
+async def _all_of(story, leased):
+    run = await story.store.runs.get(leased.run.id)
+    return [run, await story.job(leased.job.id), *await story.store.runs.attempts(leased.run.id)]
+
+
+def _without_ids(records, now, leased, messages):
+    """Records of two runs made comparable: ids are taken out, and moments are told from the start."""
+    own = {leased.run.id, leased.job.id}
+    shown = [
+        {
+            name: "own" if value in own else round(value - now) if isinstance(value, float) else value
+            for name in record.__slots__
+            if isinstance(value := getattr(record, name), str | int | float | bool | None)
+        }
+        for record in records
+    ]
+    for record in shown:
+        for name in ("lease", "age_at", "created_at", "not_before", "queued_at", "leased_at"):
+            record.pop(name, None)
+    return shown, messages
+
+
+async def test_a_call_that_starts_and_ends_in_one_report_has_its_outcome(story):
+    parent = await story.running()
+    recorded = await story.report(parent, story.call("k"))
+    [job] = recorded.changes.enqueued
+    leased = await story.lease(job)
+    recorded = await story.report(leased, protocol.Started(story.now, 1, "3.12", "h"), story.result())
+    [outcome] = recorded.changes.outcomes
+    assert (outcome.key, outcome.body["state"], outcome.body["started_at"]) == (
+        "k",
+        "completed",
+        story.now - 1,
+    )
+    assert (await story.task(parent.run.id, "k")).state == "completed"

@@ -325,6 +325,7 @@ class FakeServer:
         key = (message.job, message.lease)
         record = self.record(*key)
         known = record.events[message.source]
+        record.accepted = record.accepted or 1
         assert message.first <= len(known) + 1, f"a gap before {message.first} after {len(known)}"
         fresh = message.events[len(known) + 1 - message.first :]
         if fresh and key in self.fenced:

@@ -170,7 +170,7 @@ async def test_the_next_agent_replays_exactly_what_was_not_recorded(
     agent.signal(signal.SIGKILL)
     assert agent.process is not None
     agent.process.wait()
-    await until(lambda: not (agent.state / "spool" / "k-1.json").exists(), "k was never accepted")
+    await until(lambda: not (agent.state / "spool" / "k-1.engine").exists(), "k was never accepted")
     with spool.open("a") as file:
         file.write('["log",{"at":1,"text":"50"}]\n["log",{"at":1,"text":"torn')
     server.cut()

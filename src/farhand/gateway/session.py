@@ -90,6 +90,10 @@ class Session:
         """A hand-off that was not accepted in time."""
         return next((handoff for handoff, due_at in self._handoffs.items() if due_at <= now), None)
 
+    def due_at(self) -> float | None:
+        """When the next open hand-off is due; they are in the order in which they were sent."""
+        return next(iter(self._handoffs.values()), None)
+
 
 def _typed(message: Any) -> Any:
     """The message, when its fields have the types of the protocol."""

@@ -29,6 +29,7 @@ _VIOLATION = 1002
 _TRY_AGAIN = 1013
 _ORDERLY = 1000
 _FAREWELL_S = 1.0
+_HANDOFF_SLACK_S = 0.01
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
 _GREETINGS = (protocol.Welcome, protocol.Refused)
 
@@ -58,6 +59,7 @@ class Socket:
         self._tasks: set[asyncio.Task[None]] = set()
         self._early: list[Any] = []
         self._member: Member | None = None
+        self._watching_handoffs = False
 
     # ------------------------------------------------------------ the link
 
@@ -71,7 +73,8 @@ class Socket:
     def expect(self, job: str, lease: int) -> None:
         """An assign was sent; close the session unless it is accepted in time."""
         self._session.expect(job, lease, time.monotonic())
-        asyncio.get_running_loop().call_later(self._times.handoff_s + 0.01, self._check_handoffs)
+        if not self._watching_handoffs:
+            self._watch_handoffs(self._times.handoff_s)
 
     def close(self, reason: str) -> None:
         """End the session; what still arrives is dropped unread."""
@@ -83,11 +86,20 @@ class Socket:
             cut = reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore")
             self._outgoing.put_nowait((code, cut))
 
+    def _watch_handoffs(self, delay_s: float) -> None:
+        self._watching_handoffs = True
+        asyncio.get_running_loop().call_later(delay_s + _HANDOFF_SLACK_S, self._check_handoffs)
+
     def _check_handoffs(self) -> None:
-        overdue = self._session.overdue(time.monotonic())
+        """Look at the open hand-offs: one timer is under way at most, whatever their number."""
+        self._watching_handoffs = False
+        now = time.monotonic()
+        overdue, due_at = self._session.overdue(now), self._session.due_at()
         if overdue is not None:
             log.warning("job %s was not accepted in time; its session is closed", overdue[0])
             self._close(_TRY_AGAIN, "an assign was not accepted in time")
+        elif due_at is not None:
+            self._watch_handoffs(due_at - now)
 
     # ------------------------------------------------------------ the loops
 
@@ -182,6 +194,7 @@ class Socket:
         self._session.accepted(accepted.job, accepted.lease)
 
     async def _on_event(self, event: protocol.Event) -> None:
+        self._session.accepted(event.job, event.lease)
         self._spawn(self._record(event))
 
     async def _on_request(self, request: protocol.Request) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from ..errors import Conflict
 from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
-from ..model import Job, Json
+from ..model import Job, Json, Run
 from .changes import Effects, PlacedOutcome
 from .guard import Connection
 from .hooks import HOOK, queue_hooks
-from .moves import LIVE, change_job, load_run, move_call, move_job, move_run
+from .moves import LIVE, Unwritten, change_attempt, change_job, load_run, move_call, move_job, move_run
 from .rows import JOBS, TASK_RUNS, optional_json, to_json
 from .tasks import outcome_body
 
@@ -30,12 +30,27 @@ _ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How an attempt ended, with what user code left, and when by the clock of whoever saw it."""
+    """How an attempt ended, with what user code left, and when by the clock of whoever saw it.
+
+    ``start`` is the attempt's start, if that is to be written with its end.
+    """
 
     ending: Ending
     at: float
     value: Json | None = None
     error: Json | None = None
+    start: Unwritten | None = None
+
+    @property
+    def job_in_store(self) -> Job | None:
+        """The job as it is stored, if not as it is."""
+        return None if self.start is None else self.start.job_in_store
+
+    def run_of(self, connection: Connection, job: Job) -> tuple[Run, Run | None]:
+        """The run of ``job`` as it is, and as it is stored if that is not the same."""
+        if self.start is not None and self.start.run is not None:
+            return self.start.run, self.start.run_in_store
+        return load_run(connection, job.run), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +69,12 @@ def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, no
     """End the job's current lease."""
     ending, at = end.ending, max(end.at, job.started_at or 0.0)
     verdict = conclude(_standing(job), ending)
-    connection.execute(
-        "UPDATE attempts SET ended_at = ?, outcome = ?, reason = ?, message = ? WHERE lease = ?",
-        (at, ending.state, ending.reason or ending.state, ending.message, job.lease),
-    )
+    columns: Json = {} if end.start is None else end.start.attempt
+    columns = columns | {"ended_at": at, "outcome": ending.state, "reason": ending.reason or ending.state}
+    change_attempt(connection, job, **columns, message=ending.message)
     effects.release(job)
     if verdict.requeued:
-        _requeue(connection, effects, job, verdict, now)
+        _requeue(connection, effects, job, verdict, end, now)
         return
     completed = verdict.state == "completed"
     outcome = _Outcome(
@@ -71,8 +85,8 @@ def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, no
         end.value if completed else None,
         None if completed else end.error,
     )
-    _end_job(connection, job, verdict)
-    _FINISH[job.kind](connection, effects, job, outcome, now)
+    _end_job(connection, job, verdict, end.job_in_store)
+    _FINISH[job.kind](connection, effects, job, outcome, end, now)
 
 
 def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float) -> None:
@@ -156,13 +170,16 @@ def _standing(job: Job) -> Standing:
     )
 
 
-def _requeue(connection: Connection, effects: Effects, job: Job, verdict: Verdict, now: float) -> None:
+def _requeue(
+    connection: Connection, effects: Effects, job: Job, verdict: Verdict, end: End, now: float
+) -> None:
     """Queue the job again, as old as it was."""
     paid = verdict.retries_used > job.retries_used
     queued = move_job(
         connection,
         job,
         "queued",
+        end.job_in_store,
         lease=None,
         worker=None,
         last_worker=job.worker if verdict.handoffs_failed == job.handoffs_failed else None,
@@ -178,18 +195,9 @@ def _requeue(connection: Connection, effects: Effects, job: Job, verdict: Verdic
     effects.enqueued[job.id] = queued
     _reopen_tasks(connection, job, forget_failures=paid)
     if job.kind == "run":
-        run = load_run(connection, job.run)
-        move_run(
-            connection,
-            effects,
-            run,
-            "queued",
-            verdict.reason,
-            verdict.message,
-            now,
-            worker=None,
-            progress=None,
-        )
+        run, stored = end.run_of(connection, job)
+        reason, message = verdict.reason, verdict.message
+        move_run(connection, effects, run, "queued", reason, message, now, stored, worker=None, progress=None)
     else:
         move_call(connection, job, "queued", worker=None)
         effects.streams.add(job.run)
@@ -209,18 +217,33 @@ def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> No
         )
 
 
-def _finish_run(connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float) -> None:
-    run = load_run(connection, job.run)
+def _finish_run(
+    connection: Connection, effects: Effects, job: Job, outcome: _Outcome, end: End, now: float
+) -> None:
+    run, stored = end.run_of(connection, job)
     ended = move_run(
-        connection, effects, run, outcome.state, outcome.reason, outcome.message, now,
+        connection, effects, run, outcome.state, outcome.reason, outcome.message, now, stored,
         ended_at=outcome.at, result=outcome.value, error=outcome.error,
     )  # fmt: skip
-    close_calls(connection, effects, job.run, now)
-    close_tasks(connection, job.run, left_behind(outcome.state), outcome.at)
+    if _has_open_calls(connection, job.run):
+        close_calls(connection, effects, job.run, now)
+        close_tasks(connection, job.run, left_behind(outcome.state), outcome.at)
     queue_hooks(connection, effects, ended, job, now)
 
 
-def _finish_call(connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float) -> None:
+def _has_open_calls(connection: Connection, run: str) -> bool:
+    """Whether anything that the run called is under way, in its engine or elsewhere."""
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND key <> '' AND state <> 'ended')"
+        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND state IN ('queued', 'running'))",
+        (run, run),
+    ).fetchone()
+    return bool(row[0])
+
+
+def _finish_call(
+    connection: Connection, effects: Effects, job: Job, outcome: _Outcome, _end: End, now: float
+) -> None:
     close_calls(connection, effects, job.run, now, job.id)
     close_tasks(connection, job.run, left_behind(outcome.state), outcome.at, job.id)
     error = outcome.error
@@ -248,11 +271,12 @@ _FINISH = {"run": _finish_run, "call": _finish_call, HOOK: _finish_call}
 """Kind of job → what ends with it."""
 
 
-def _end_job(connection: Connection, job: Job, verdict: Verdict) -> None:
+def _end_job(connection: Connection, job: Job, verdict: Verdict, stored: Job | None) -> None:
     move_job(
         connection,
         job,
         "ended",
+        stored,
         lease=None,
         worker=None,
         retries_used=verdict.retries_used,

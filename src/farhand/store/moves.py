@@ -6,7 +6,7 @@ lease) it was read in; the row count decides. Who loses gets `IllegalTransition`
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import IllegalTransition, NotFound
@@ -34,6 +34,19 @@ def load_job(connection: Connection, job_id: str) -> Job | None:
     return None if row is None else JOBS.load(row)
 
 
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """A start that is written together with the end it was reported with: what the store has until then.
+
+    ``attempt`` are columns of the attempt; ``run`` is the run as it has been moved, for a run's own job.
+    """
+
+    job_in_store: Job
+    attempt: dict[str, Any]
+    run: Run | None = None
+    run_in_store: Run | None = None
+
+
 def move_run(
     connection: Connection,
     effects: Effects,
@@ -42,19 +55,19 @@ def move_run(
     reason: str,
     message: str,
     now: float,
+    since: Run | None = None,
     **columns: Any,
 ) -> Run:
-    """The run in state ``to``, with its event row."""
-    advance(RUN, run.state, to)
+    """The run in state ``to``, with its event row. ``since`` is the run as stored, where ``run`` is not."""
+    stored = since or run
+    after = moved_run(connection, run, to, reason, message, now, **columns)
     columns |= {"state": to, "reason": reason, "message": message}
-    names, values = _assignments(RUNS, columns)
+    names, values = _assignments(RUNS, changes_of(stored, run) | columns)
     moved = connection.execute(
-        f"UPDATE runs SET {names} WHERE id = ? AND state = ?", (*values, run.id, run.state)
+        f"UPDATE runs SET {names} WHERE id = ? AND state = ?", (*values, run.id, stored.state)
     )
     if moved.rowcount != 1:
-        raise IllegalTransition(f"run {run.id} is no longer {run.state}", state=run.state, to=to)
-    after = replace(run, **columns)
-    note_run(connection, after, now)
+        raise IllegalTransition(f"run {run.id} is no longer {stored.state}", state=stored.state, to=to)
     effects.runs[run.id] = after
     return after
 
@@ -63,6 +76,24 @@ def rename_run(connection: Connection, run: Run, name: str) -> Run:
     """The run under the name that its parameters give it; its state is none of this."""
     connection.execute("UPDATE runs SET name = ? WHERE id = ?", (name, run.id))
     return replace(run, name=name)
+
+
+def moved_run(
+    connection: Connection, run: Run, to: str, reason: str, message: str, now: float, **columns: Any
+) -> Run:
+    """The run in state ``to``, of which only the event row is written yet."""
+    advance(RUN, run.state, to)
+    after = replace(run, state=to, reason=reason, message=message, **columns)
+    note_run(connection, after, now)
+    return after
+
+
+def changes_of(before: Any, after: Any) -> dict[str, Any]:
+    """The fields in which two records of a type differ, as they are in the second."""
+    if before is after:
+        return {}
+    pairs = ((name, getattr(before, name), getattr(after, name)) for name in before.__slots__)
+    return {name: now for name, then, now in pairs if now is not then and now != then}
 
 
 def note_run(connection: Connection, run: Run, now: float, details: Json | None = None) -> None:
@@ -94,26 +125,34 @@ def add_event(
     )
 
 
-def move_job(connection: Connection, job: Job, to: str, **columns: Any) -> Job:
-    """The job in state ``to``; it must still have the lease it was read with."""
+def move_job(connection: Connection, job: Job, to: str, since: Job | None = None, **columns: Any) -> Job:
+    """The job in state ``to``; what is stored, ``since`` or itself, must still be as it was read."""
     advance(JOB, job.state, to)
-    return _write_job(connection, job, {**columns, "state": to})
+    columns["state"] = to
+    before = since or job
+    return _write_job(connection, before, changes_of(before, job) | columns, replace(job, **columns))
 
 
 def change_job(connection: Connection, job: Job, **columns: Any) -> Job:
     """The job with other columns, in the state and under the lease it was read with."""
-    return _write_job(connection, job, columns)
+    return _write_job(connection, job, columns, replace(job, **columns))
 
 
-def _write_job(connection: Connection, job: Job, columns: dict[str, Any]) -> Job:
+def _write_job(connection: Connection, stored: Job, columns: dict[str, Any], after: Job) -> Job:
     names, values = _assignments(JOBS, columns)
     moved = connection.execute(
         f"UPDATE jobs SET {names} WHERE id = ? AND state = ? AND coalesce(lease, 0) = ?",
-        (*values, job.id, job.state, job.lease or 0),
+        (*values, stored.id, stored.state, stored.lease or 0),
     )
     if moved.rowcount != 1:
-        raise IllegalTransition(f"job {job.id} is no longer {job.state} under lease {job.lease}")
-    return replace(job, **columns)
+        raise IllegalTransition(f"job {stored.id} is no longer {stored.state} under lease {stored.lease}")
+    return after
+
+
+def change_attempt(connection: Connection, job: Job, **columns: Any) -> None:
+    """Write columns of the attempt that the job's lease is."""
+    names = ", ".join(f"{name} = ?" for name in columns)
+    connection.execute(f"UPDATE attempts SET {names} WHERE lease = ?", (*columns.values(), job.lease))
 
 
 def move_call(connection: Connection, job: Job, to: str, **columns: Any) -> bool:

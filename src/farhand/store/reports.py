@@ -18,7 +18,7 @@ import msgspec
 from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Started
 
 from ..errors import StaleLease, UnknownFlavor
-from ..lifecycle import Ending
+from ..lifecycle import JOB, Ending, advance
 from ..model import Ask, Job, JobSettings, TaskRun
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .changes import Changes, Effects, PlacedOutcome, Recorded
@@ -26,7 +26,19 @@ from .database import Database
 from .endings import End, call_error, end_attempt
 from .flavors import with_flavor
 from .guard import Connection
-from .moves import LIVE, change_job, load_job, load_run, move_call, move_job, move_run, rename_run
+from .moves import (
+    LIVE,
+    Unwritten,
+    change_attempt,
+    change_job,
+    load_job,
+    load_run,
+    move_call,
+    move_job,
+    move_run,
+    moved_run,
+    rename_run,
+)
 from .rows import JOBS, TASK_RUNS, storable
 from .seeds import adopt
 from .tasks import next_number, outcome_body
@@ -105,6 +117,13 @@ class Reports:
         return await self._database.read(read)
 
 
+_FIND = (
+    f"SELECT {JOBS.columns}, (SELECT seq FROM recorded WHERE job = ? AND lease = ? AND source = ?)"
+    " FROM jobs WHERE id = ?"
+)
+"""A job, and how much of one of its spools is recorded."""
+
+
 def _holds(job: Job, lease: int) -> bool:
     return job.state in LIVE and job.lease == lease
 
@@ -118,16 +137,14 @@ def _record(
     events: list[Any],
     now: float,
 ) -> Recorded:
-    row = connection.execute(
-        "SELECT seq FROM recorded WHERE job = ? AND lease = ? AND source = ?", (job_id, lease, source)
-    ).fetchone()
-    recorded = 0 if row is None else int(row[0])
+    row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
+    recorded = 0 if row is None else int(row[-1] or 0)
     last = first + len(events) - 1
     if last <= recorded:
         return Recorded(recorded, Changes())
     if first < 1:
         raise ProtocolViolation(f"events are numbered from 1, not from {first}")
-    job = load_job(connection, job_id)
+    job = None if row is None else JOBS.load(row[:-1])
     if job is None or not _holds(job, lease):
         raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
     if first > recorded + 1:
@@ -147,11 +164,15 @@ class _Reported(Batch):
 
     held: Job
     ended: bool = False
+    brief: bool = False  # it holds a start and the end, and nothing that looks at the state between them
+    start: Unwritten | None = None
 
 
 def _apply(connection: Connection, effects: Effects, job: Job, events: list[Any], now: float) -> None:
     batch = _Reported(connection, effects, job.run, now, job)
     batch.held = job
+    kinds = set(map(type, events))
+    batch.brief = type(events[-1]) in _ENDS and kinds <= _BRIEF
     batch.load(events)
     for event in events:
         if batch.ended:
@@ -163,44 +184,67 @@ def _apply(connection: Connection, effects: Effects, job: Job, events: list[Any]
     batch.flush()
     if batch.tasks.progressed and not batch.ended:
         _reset_crashes(batch)
-    if any(type(event) in STREAMED for event in events):
+    if not kinds.isdisjoint(STREAMED):
         effects.streams.add(job.run)
 
 
 def _reset_crashes(batch: _Reported) -> None:
     """A new kept outcome is progress: an engine that dies after it does not die of the same."""
-    if batch.held.crashes:
+    if not batch.held.crashes:
+        return
+    if batch.start is not None:
+        batch.held = replace(batch.held, crashes=0)
+    else:
         batch.held = change_job(batch.connection, batch.held, crashes=0)
 
 
 def _on_started(batch: _Reported, event: Started) -> None:
     job = batch.held
-    batch.connection.execute(
-        "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ? WHERE lease = ?",
-        (event.at, event.host, event.python, event.pid, event.environment, job.lease),
-    )
+    attempt: dict[str, Any] = {
+        "started_at": event.at,
+        "host": event.host,
+        "python": event.python,
+        "pid": event.pid,
+        "environment": event.environment,
+    }
+    if job.state == "running" or not batch.brief:
+        change_attempt(batch.connection, job, **attempt)
     if job.state == "running":
         _name_run(batch, event.name)
         return
-    batch.held = job = move_job(batch.connection, job, "running", started_at=event.at)
-    if job.kind != "run":
+    if batch.brief:
+        batch.held = replace(job, state=advance(JOB, job.state, "running"), started_at=event.at)
+        batch.start = Unwritten(job, attempt)
+    else:
+        batch.held = move_job(batch.connection, job, "running", started_at=event.at)
+    if job.kind == "run":
+        _begin_run(batch, event)
+        _name_run(batch, event.name)
+    else:
         move_call(batch.connection, job, "running", started_at=event.at)
         batch.effects.streams.add(job.run)
+
+
+def _begin_run(batch: _Reported, event: Started) -> None:
+    """The run is running; written at once, unless its end is written in a moment."""
+    connection, run = batch.connection, load_run(batch.connection, batch.held.run)
+    if run.state != "starting":
         return
-    run = load_run(batch.connection, job.run)
-    if run.state == "starting":
-        started_at = event.at if run.started_at is None else run.started_at
-        message = f"running on {job.worker}"
-        move_run(
-            batch.connection, batch.effects, run, "running", "started", message, batch.now,
-            started_at=started_at, host=event.host,
-        )  # fmt: skip
-    _name_run(batch, event.name)
+    message = f"running on {batch.held.worker}"
+    columns: dict[str, Any] = {"started_at": run.started_at or event.at, "host": event.host}
+    if batch.start is None:
+        move_run(connection, batch.effects, run, "running", "started", message, batch.now, **columns)
+    else:
+        moved = moved_run(connection, run, "running", "started", message, batch.now, **columns)
+        batch.start = replace(batch.start, run=moved, run_in_store=run)
 
 
 def _name_run(batch: _Reported, name: str | None) -> None:
     """The run's name, once its parameters are known; a later attempt says the same again."""
     if name is None or batch.held.kind != "run":
+        return
+    if batch.start is not None and batch.start.run is not None:
+        batch.start = replace(batch.start, run=replace(batch.start.run, name=name))
         return
     run = load_run(batch.connection, batch.run)
     if run.name != name:
@@ -298,13 +342,13 @@ def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
 
 
 def _on_result(batch: _Reported, event: Result) -> None:
-    _end(batch, End(ending_of(event), event.at, event.value, event.error))
+    _end(batch, End(ending_of(event), event.at, event.value, event.error, batch.start))
 
 
 def _on_exit(batch: _Reported, event: Exit) -> None:
     if event.reason not in _EXITS:
         raise ProtocolViolation(f"an engine cannot have ended for {event.reason!r}")
-    _end(batch, End(Ending(event.reason, _EXITS[event.reason], event.message), event.at))
+    _end(batch, End(Ending(event.reason, _EXITS[event.reason], event.message), event.at, start=batch.start))
 
 
 def _end(batch: _Reported, end: End) -> None:
@@ -314,6 +358,9 @@ def _end(batch: _Reported, end: End) -> None:
     end_attempt(batch.connection, batch.effects, batch.held, end, batch.now)
     batch.ended = True
 
+
+_ENDS = frozenset({Result, Exit})
+_BRIEF = STREAMED | _ENDS | {Started}
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {
     **STREAMING,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -36,6 +38,7 @@ from ..model import (
 R = TypeVar("R")
 Row = Sequence[Any]
 
+_ALIKE_MAX = 256
 _encode = msgspec.json.Encoder().encode
 
 
@@ -82,10 +85,11 @@ class Mapper(Generic[R]):
         self.columns = ", ".join(columns)
         self.insert = f"INSERT INTO {table} ({self.columns}) VALUES ({', '.join('?' * len(columns))})"
         self._record = record
-        self._names = names
         self._json = frozenset(json)
+        self._values = attrgetter(*names)
+        self._encoded = [names.index(name) for name in json]
         self._decoders: list[tuple[int, Callable[[Any], Any]]] = [
-            *((names.index(name), msgspec.json.Decoder(type_).decode) for name, type_ in json.items()),
+            *((names.index(name), _decoder(type_)) for name, type_ in json.items()),
             *((names.index(name), bool) for name in flags),
         ]
 
@@ -99,11 +103,21 @@ class Mapper(Generic[R]):
 
     def dump(self, record: R) -> tuple[Any, ...]:
         """The values of `columns` for a record."""
-        return tuple(self.value(name, getattr(record, name)) for name in self._names)
+        values: list[Any] = list(self._values(record))
+        for index in self._encoded:
+            if values[index] is not None:
+                values[index] = _encode(values[index]).decode()
+        return tuple(values)
 
     def value(self, name: str, value: Any) -> Any:
         """One field as its column keeps it."""
         return optional_json(value) if name in self._json else value
+
+
+def _decoder(type_: Any) -> Callable[[str], Any]:
+    """Decodes a column. What every job of a flow asks for is read once: those records never change."""
+    decode = msgspec.json.Decoder(type_).decode
+    return lru_cache(_ALIKE_MAX)(decode) if type_ in (Ask, JobSettings) else decode
 
 
 FLOWS = Mapper(

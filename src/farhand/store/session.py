@@ -17,6 +17,9 @@ class Session(Protocol):
     errors: tuple[type[Exception], ...]
     """What the driver raises."""
 
+    marks_first: bool
+    """Whether the first operation of a transaction needs a savepoint too."""
+
     @property
     def guarded(self) -> Connection:
         """The connection as operations see it."""

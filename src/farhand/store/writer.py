@@ -1,8 +1,9 @@
 """The one thread that writes, and the commits its operations share.
 
-Every waiting operation joins the open batch, each inside its own savepoint, until nothing waits or the
-batch is 20 ms old; then one COMMIT makes all of them durable and their callers hear of it together. A
-single write is committed at once. What can go wrong:
+Every waiting operation joins the open batch, each inside its own savepoint (the first one has the whole
+transaction for that, where the dialect can do without), until nothing waits or the batch is 20 ms old;
+then one COMMIT makes all of them durable and their callers hear of it together. A single write is
+committed at once. What can go wrong:
 
 - an operation raises: it is rolled back to its savepoint, its caller gets the error, its siblings stay;
 - an operation's error has ended the transaction (full disk, I/O error), or COMMIT fails: nothing of the
@@ -101,7 +102,7 @@ class Writer:
         try:
             session.begin()
             deadline = time.monotonic() + BATCH_S_MAX
-            self._apply(first)
+            self._apply(first, marked=session.marks_first)
             while time.monotonic() < deadline:
                 try:
                     waiting = self._queue.get_nowait()
@@ -143,22 +144,29 @@ class Writer:
         for waiting in batch:
             waiting.error = failed(error)
 
-    def _apply(self, waiting: _Waiting) -> None:
+    def _apply(self, waiting: _Waiting, marked: bool = True) -> None:
+        """Run one operation; one that is not ``marked`` is the first, and undone with the transaction."""
         session = self._session
         self.operations += 1
         waiting.value = waiting.error = None
-        session.mark()
+        if marked:
+            session.mark()
         try:
             waiting.value = waiting.operation(session.guarded)
         except Exception as error:  # whatever it is, it belongs to the caller
             if not session.active or session.again_s(error, 0) is not None:
                 raise _TransactionEnded(str(error)) from error
-            session.undo()
+            if marked:
+                session.undo()
+            else:
+                session.rollback()
+                session.begin()
             waiting.error = session.translated(error)
             return
         if not session.active:
             raise _TransactionEnded("an operation hid the error that ended the transaction")
-        session.keep()
+        if marked:
+            session.keep()
 
     def _die(self, cause: BaseException) -> None:
         with suppress(*self._session.errors):

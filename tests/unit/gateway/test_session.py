@@ -234,6 +234,15 @@ def test_an_acceptance_under_another_lease_is_none(attached: Session) -> None:
     assert attached.overdue(105.0) == ("j1", 7)
 
 
+def test_the_next_hand_off_that_is_due_is_the_first_that_is_open(attached: Session) -> None:
+    assert attached.due_at() is None
+    attached.expect("j1", 7, 100.0)
+    attached.expect("j2", 8, 101.0)
+    assert attached.due_at() == 105.0
+    attached.accepted("j1", 7)
+    assert attached.due_at() == 106.0
+
+
 def test_a_closed_session_owes_nothing(attached: Session) -> None:
     attached.expect("j1", 7, 100.0)
     attached.close()

@@ -484,6 +484,20 @@ async def test_an_accepted_assign_is_not_overdue(
     await gateway.answered(websocket)
 
 
+async def test_a_report_says_that_the_assign_was_accepted(
+    gateway: Gateway, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    websocket, job = await gateway.with_job()
+    started = ["started", {"at": 1.0, "pid": 1, "python": "3.12", "host": "h"}]
+    websocket.say(protocol.Event(job.id, job.lease or 0, protocol.ENGINE, 1, [started]))
+    await websocket.hear(protocol.Ack)
+    monkeypatch.setattr(socket_module, "time", Clock(monotonic=1e12))
+    link = world.fleet.member("box").link
+    assert isinstance(link, Socket)
+    link._check_handoffs()
+    await gateway.answered(websocket)
+
+
 async def test_the_server_looks_by_itself_whether_an_assign_was_accepted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,7 @@ def scans(connection: sqlite3.Connection, sql: str) -> list[str]:
     found: list[str] = []
     for *_, detail in plan:
         words = detail.split()
-        walks = words[0] == "SCAN" and words[1] not in WHOLE and words[-1] not in PARTIAL
+        walks = words[0] == "SCAN" and words[1] not in (*WHOLE, "CONSTANT") and words[-1] not in PARTIAL
         if walks or "TEMP B-TREE" in detail:
             found.append(detail)
     return found

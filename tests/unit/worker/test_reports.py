@@ -103,9 +103,22 @@ def test_a_result_that_an_earlier_agent_set_aside_stays_aside(tmp_path: Path) ->
     assert _send_all(found) == [("agent", "exit")]
 
 
-def test_a_record_torn_by_a_crash_is_no_leftover(tmp_path: Path) -> None:
-    (tmp_path / "j-1.json").write_text('{"job": "j"')
-    assert leftovers(tmp_path) == []
+def test_a_job_that_was_only_handed_over_is_a_leftover_and_other_files_are_none(tmp_path: Path) -> None:
+    for name in ("j-1.agent", "notes.engine", "-1.engine"):
+        (tmp_path / name).touch()
+    reports = Reports(tmp_path, "run.2-b", 7)
+    reports.create()
+    reports.close()
+    assert [(found.job, found.lease) for found in leftovers(tmp_path)] == [("run.2-b", 7)]
+
+
+def test_a_result_leaves_in_one_frame_with_what_came_before_it(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, LOG + RESULT % "completed")
+    reports.seal(END)
+    batch = reports.next()
+    assert batch is not None
+    assert [json.loads(line)[0] for line in batch.lines] == ["log", "result"]
+    assert reports.next() is None
 
 
 def test_the_rest_of_a_spool_is_given_up_when_a_value_it_names_is_lost(tmp_path: Path) -> None:

@@ -62,12 +62,14 @@ def test_no_more_than_a_window_is_on_its_way(tmp_path: Path) -> None:
     assert not _take(reader)
 
 
-def test_a_final_event_travels_alone_and_only_when_told(tmp_path: Path) -> None:
+def test_a_final_event_goes_out_last_and_only_when_told(tmp_path: Path) -> None:
     final = '["result",{"state":"completed","at":1}]'
     reader = _spool(tmp_path / "s", _line("a"), final)
-    assert _take(reader) == [_line("a")]
+    assert _take(reader, final=False) == [_line("a")]
     assert _take(reader, final=False) == []
     assert _take(reader) == [final]
+    reader.rewind(0)
+    assert _take(reader) == [_line("a"), final]
     assert reader.final() == (len(_line("a")) + 1, json.loads(final))
 
 

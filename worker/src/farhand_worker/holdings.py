@@ -32,6 +32,9 @@ from .state import StateDirectory
 from .transfer import TransferFailed
 
 _UPLOAD_AGAIN_S = 5.0
+_ACCEPT_S = 0.02
+"""A job's first report within this time says that it was accepted; else `Accepted` does."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _log = logging.getLogger("farhand.worker")
 
@@ -69,6 +72,7 @@ class Holdings:
         self._outbox: Dict[JobKey, Reports] = {}
         self._turns: Deque[JobKey] = deque()
         self._uploads: Set[Tuple[JobKey, str]] = set()
+        self._unconfirmed: Set[JobKey] = set()
         self.handlers: Dict[Type[Any], Callable[[Any], None]] = {
             Assign: self._assign,
             Cancel: self._cancel,
@@ -169,6 +173,7 @@ class Holdings:
             for digest in reports.wanted:
                 self._upload(key, digest)
             if batch is not None:
+                self._unconfirmed.discard(key)
                 return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
         return None
 
@@ -224,9 +229,15 @@ class Holdings:
             return  # without an answer the server gives it to another
         self._attempts[key] = attempt
         self._hold(key, attempt.reports)
-        self.send(Accepted(message.job, message.lease))
+        self._unconfirmed.add(key)
+        asyncio.get_running_loop().call_later(_ACCEPT_S, self._confirm, key)
         _log.info("run %s (%s, lease %d)", message.job, message.flow, message.lease)
         self._background(attempt.run(older))
+
+    def _confirm(self, key: JobKey) -> None:
+        if key in self._unconfirmed:
+            self._unconfirmed.discard(key)
+            self.send(Accepted(*key))
 
     def _cancel(self, message: Cancel) -> None:
         attempt = self._attempts.get((message.job, message.lease))
@@ -288,6 +299,7 @@ class Holdings:
 
     def _let_go(self, key: JobKey) -> None:
         self._outbox.pop(key, None)
+        self._unconfirmed.discard(key)
         self._turns.remove(key)
         attempt = self._attempts.get(key)
         if attempt is not None and not attempt.over.is_set():

@@ -180,6 +180,8 @@ class Attempt:
 
     async def _clear_scratch(self) -> None:
         """Remove the job's directory; what it left there may be large, and heartbeats do not wait for it."""
+        if self._host.cwd is not None:
+            return  # it had none
         try:
             os.rmdir(self._scratch)
         except FileNotFoundError:

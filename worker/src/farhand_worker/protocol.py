@@ -10,8 +10,9 @@ The order of a session
 3.  The agent resends what the server has not recorded, then goes on. It beats with `Heartbeat` every
     ``heartbeat_s``; each is answered at once by an `Ack` with the same number. An answered heartbeat
     is evidence dated by when it was *sent*: engines may run until ``evidence + lease_s``.
-4.  `Assign` hands over one attempt of a job, with its lease. The agent answers `Accepted` within
-    ``handoff_s`` or the server closes the session. A `Cancel` never overtakes its `Assign`.
+4.  `Assign` hands over one attempt of a job, with its lease. The agent answers `Accepted`, or with
+    the first `Event` of that lease, within ``handoff_s`` or the server closes the session. A `Cancel`
+    never overtakes its `Assign`.
 5.  Reports travel in `Event` frames, numbered from 1 per (job, lease, source). The server answers
     `Ack` only after the commit that holds them. What is recorded already is acknowledged whatever
     the lease is now; anything else under a lease that is not current is answered by `Fenced`, and

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
@@ -11,6 +9,7 @@ from .clock import wall_now
 from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, Exit, Held, Log, as_dict
 from .spool import SpoolReader, SpoolWriter
 
+_SUFFIX = ".engine"
 LOST_VALUE = "a value it had saved is no longer on this worker's disk"
 
 
@@ -33,10 +32,8 @@ class Reports:
     def __init__(self, directory: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX) -> None:
         self.job = job
         self.lease = lease
-        stem = directory / f"{job}-{lease}"
-        self.engine_path = stem.with_name(stem.name + ".engine")
-        self._agent_path = stem.with_name(stem.name + ".agent")
-        self._record_path = stem.with_name(stem.name + ".json")
+        self.engine_path = directory / f"{job}-{lease}{_SUFFIX}"
+        self._agent_path = directory / f"{job}-{lease}.agent"
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
         self._bytes_max = bytes_max
@@ -51,8 +48,7 @@ class Reports:
 
     def create(self) -> None:
         """Put the attempt on disk, so that the next agent knows of it whatever happens to this one."""
-        self._record_path.write_text(json.dumps({"job": self.job, "lease": self.lease}))
-        os.close(os.open(self.engine_path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        self._sources[ENGINE].create()
 
     def log(self, lines: List[str], stream: str = "stdout", level: str = "info") -> None:
         """Add lines of output. When the spool or the disk is full they are dropped and counted."""
@@ -179,17 +175,16 @@ class Reports:
     def delete(self) -> None:
         """The server has all of it, or will believe none of it."""
         self.close()
-        for path in (self.engine_path, self._agent_path, self._record_path):
+        # The engine's goes last: while it is there, the next agent answers for the attempt.
+        for path in (self._agent_path, self.engine_path):
             path.unlink(missing_ok=True)
 
 
 def leftovers(directory: Path) -> List[Reports]:
     """The attempts that an earlier agent left in ``directory``."""
     found: List[Reports] = []
-    for path in sorted(directory.glob("*.json")):
-        try:
-            record = json.loads(path.read_text())
-            found.append(Reports(directory, str(record["job"]), int(record["lease"])))
-        except (ValueError, KeyError):
-            path.unlink(missing_ok=True)  # torn before the job was accepted: nobody counts on it
+    for path in sorted(directory.glob(f"*{_SUFFIX}")):
+        job, _, lease = path.name[: -len(_SUFFIX)].rpartition("-")
+        if job and lease.isdigit():
+            found.append(Reports(directory, job, int(lease)))
     return found

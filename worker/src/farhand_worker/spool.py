@@ -72,14 +72,14 @@ class SpoolReader:
     def next_batch(self, uploaded: AbstractSet[str], final: bool) -> Tuple[Optional[Batch], List[str]]:
         """The next lines to send, or none and the digests that must be uploaded before.
 
-        A final event travels alone, and only when ``final`` says that its time has come.
+        A final event goes out last, and only when ``final`` says that its time has come.
         """
         if self.sent_offset >= self.size or len(self._marks) >= WINDOW:
             return None, []
         lines, offset = self._lines(self.sent_offset, BATCH_BYTES)
         chosen: List[str] = []
         for line in lines:
-            if line.startswith(_FINAL_HEADS) and (chosen or not final):
+            if not final and line.startswith(_FINAL_HEADS):
                 break
             if len(line) > _LINE_BYTES_MAX:
                 chosen.append(_too_long(line))
@@ -144,6 +144,10 @@ class SpoolReader:
             if line.startswith(_STARTED_HEAD):
                 return float(json.loads(line)[1]["at"])
         return None
+
+    def create(self) -> None:
+        """Make the file, empty, and keep it open."""
+        self._fd = os.open(self.path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
 
     def close(self) -> None:
         """Let go of the file."""
