@@ -10,6 +10,7 @@ import click
 
 from ..errors import NotFound, Usage
 from .client import Client, segment
+from .naming import run_argument
 from .options import calls_server, json_option
 from .output import moment, print_json, print_table
 
@@ -22,7 +23,7 @@ def artifacts() -> None:
 
 
 @artifacts.command("list")
-@click.argument("run")
+@run_argument
 @json_option
 @calls_server
 def list_artifacts(client: Client, run: str, as_json: bool) -> None:
@@ -51,7 +52,7 @@ def list_artifacts(client: Client, run: str, as_json: bool) -> None:
 
 
 @artifacts.command()
-@click.argument("run")
+@run_argument
 @click.argument("name")
 @click.option(
     "--output",
@@ -64,6 +65,8 @@ def list_artifacts(client: Client, run: str, as_json: bool) -> None:
 @calls_server
 def get(client: Client, run: str, name: str, output: Path | None, as_json: bool) -> None:
     """Fetch a file that a run saved; of several with one name the last."""
+    if as_json and str(output) == "-":
+        raise Usage("--output - writes the file to standard output, where --json would write too")
     found = client.get(f"/runs/{segment(run)}/artifacts")["items"]
     saved = next((item for item in reversed(found) if item["name"] == name), None)
     if saved is None:

@@ -10,14 +10,17 @@ import click
 
 from ..errors import StoreLocked, Unreachable, Usage
 from .home import home_of
-from .options import home_option
+from .options import home_option, insecure_option, json_option, url_option
+from .output import print_json
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.option("--url", metavar="URL", help="The server's address; FARHAND_URL, or the home's own server.")
+@json_option
+@url_option
 @home_option
-def backup(file: Path, url: str | None, home: Path | None) -> None:
+@insecure_option
+def backup(file: Path, as_json: bool, url: str | None, home: Path | None, insecure: bool) -> None:
     """Copy the store, its files and keys to FILE, while runs go on.
 
     The file holds the server's keys: keep it as secret as the home. A PostgreSQL database is backed up by
@@ -25,12 +28,16 @@ def backup(file: Path, url: str | None, home: Path | None) -> None:
     """
     if file.exists():
         raise Usage(f"{file} is there already; choose another name")
-    if url is None and "FARHAND_URL" not in os.environ and _back_up_offline(file, home_of(home)):
-        return
-    from .client import find
+    if url is not None or "FARHAND_URL" in os.environ or not _back_up_offline(file, home_of(home)):
+        from .client import find
 
-    with find(url, home) as client, client.stream("POST", "/backup") as pieces:
-        _write(file, pieces)
+        with find(url, home, insecure) as client, client.stream("POST", "/backup") as pieces:
+            _write(file, pieces)
+    size = file.stat().st_size
+    if as_json:
+        print_json({"file": str(file), "size": size})
+    else:
+        click.echo(f"{file} holds the store as it was a moment ago, {size / 1e6:.1f} MB")
 
 
 def _back_up_offline(file: Path, home: Path) -> bool:
@@ -69,13 +76,13 @@ def _write(file: Path, pieces: Iterable[bytes]) -> None:
         raise Usage(f"{file} cannot be written: {error.strerror}") from error
     finally:
         partial.unlink(missing_ok=True)
-    click.echo(f"{file} holds the store as it was a moment ago, {file.stat().st_size / 1e6:.1f} MB")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@json_option
 @home_option
-def restore(file: Path, home: Path | None) -> None:
+def restore(file: Path, as_json: bool, home: Path | None) -> None:
     """Make a new home from FILE.
 
     The home must not exist, or be empty. Workers of the old server may attach to the restored one; what
@@ -85,4 +92,7 @@ def restore(file: Path, home: Path | None) -> None:
 
     place = home_of(home)
     make(file, place)
+    if as_json:
+        print_json({"home": str(place)})
+        return
     click.echo(f"{place} is restored; start it with: farhand serve --home {place}")

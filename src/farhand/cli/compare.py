@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from .client import Client, segment
+from .naming import run_names
 from .options import calls_server, json_option
 from .output import clip, print_json, print_table, took
 
@@ -16,7 +17,7 @@ ABSENT = "-"
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN [RUN…]")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN RUN [RUN…]", shell_complete=run_names)
 @json_option
 @calls_server
 def compare(client: Client, runs: tuple[str, ...], as_json: bool) -> None:

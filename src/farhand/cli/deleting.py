@@ -11,12 +11,13 @@ from ..errors import Usage
 from ..lifecycle import RUN
 from ..sdk.durations import seconds
 from .client import Client, segment
+from .naming import flow_argument, run_names
 from .options import calls_server, json_option
-from .output import print_json
+from .output import agree, print_json
 
 
 @click.command("delete")
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, metavar="[RUN]...", shell_complete=run_names)
 @click.option("--flow", metavar="FLOW", help="Runs of this flow.")
 @click.option("--state", type=click.Choice(list(RUN)), help="Runs in this state.")
 @click.option("--sweep", metavar="NAME", help="Runs that were started together by this name.")
@@ -45,7 +46,7 @@ def delete_runs(
     if bool(runs) == bool(conditions):
         raise Usage("name the runs to delete, or say which by --flow, --state, --sweep, --host, --older-than")
     if not yes:
-        click.confirm("These runs, with logs, metrics and results, will be gone. Go on?", abort=True)
+        agree("These runs, with logs, metrics and results, will be gone. Go on?")
     if runs:
         for run in runs:
             client.delete(f"/runs/{segment(run)}")
@@ -80,14 +81,14 @@ def _moment(older_than: str | None) -> float | None:
 
 
 @click.command("delete")
-@click.argument("flow")
+@flow_argument
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @calls_server
 def delete_flow(client: Client, flow: str, yes: bool, as_json: bool) -> None:
     """Delete a flow that its project has no more, and all its runs."""
     if not yes:
-        click.confirm(f"All runs of {flow}, with logs, metrics and results, will be gone. Go on?", abort=True)
+        agree(f"All runs of {flow}, with logs, metrics and results, will be gone. Go on?")
     gone = client.delete(f"/flows/{segment(flow)}")
     if as_json:
         print_json(gone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -30,6 +31,8 @@ def deploy(client: Client, directory: Path, as_json: bool) -> None:
     checked = check(packed.name, packed.offer, [])
     if checked.troubles:
         tell_troubles(checked)
+        if as_json:
+            print_json({"errors": [asdict(trouble) for trouble in checked.troubles]})
         click.echo("farhand: nothing was deployed", err=True)
         finish(1)
     client.put_bytes(f"/artifacts/{packed.offer.bundle}", packed.content)

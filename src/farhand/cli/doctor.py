@@ -10,15 +10,15 @@ import click
 
 from ..errors import Unreachable
 from .home import home_of
-from .options import home_option, json_option
+from .options import home_option, insecure_option, json_option, url_option
 from .output import print_facts, print_json, print_table
 from .program import finish
 
 
 @click.command()
-@click.option("--url", metavar="URL", help="The server's address; FARHAND_URL, or the home's own server.")
+@url_option
 @home_option
-@click.option("--insecure", is_flag=True, help="Send the token over http to another machine.")
+@insecure_option
 @json_option
 def doctor(url: str | None, home: Path | None, insecure: bool, as_json: bool) -> None:
     """Look for what is wrong, and show what everything runs on.

@@ -6,6 +6,7 @@ import click
 
 from .client import Client, segment
 from .deleting import delete_flow
+from .naming import flow_argument
 from .options import calls_server, json_option
 from .output import clip, moment, print_facts, print_json, print_table
 
@@ -42,7 +43,7 @@ def list_flows(client: Client, as_json: bool) -> None:
 
 
 @flows.command()
-@click.argument("flow")
+@flow_argument
 @json_option
 @calls_server
 def show(client: Client, flow: str, as_json: bool) -> None:

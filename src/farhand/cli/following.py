@@ -7,9 +7,12 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 from ..errors import StoreClosed, Unreachable
 from ..lifecycle import RUN, is_terminal
 from .client import Client, segment
+from .output import print_json, report, tell_line
 
 Json = dict[str, Any]
 
@@ -41,6 +44,19 @@ def until_ended(
                 if is_terminal(RUN, now["state"]):
                     return now
     raise AssertionError("following has no end of its own")
+
+
+def tell_started(client: Client, run: Json, wait: bool, follow: bool, as_json: bool) -> None:
+    """Tell of a run that was just started; where that is wanted, wait, and end the command as it ended."""
+    if wait or follow:
+        if not as_json:
+            click.echo(run["id"], err=True)
+        told = tell_line if follow and not as_json else None
+        report(until_ended(client, run["id"], told), as_json)
+    elif as_json:
+        print_json(run)
+    else:
+        click.echo(run["id"])
 
 
 @dataclass

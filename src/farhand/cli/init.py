@@ -7,12 +7,15 @@ from pathlib import Path
 import click
 
 from ..errors import Conflict
+from .options import json_option
+from .output import print_json
 
 
 @click.command()
 @click.argument("directory", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", metavar="NAME", help="The project's name; that of the directory by default.")
-def init(directory: Path, name: str | None) -> None:
+@json_option
+def init(directory: Path, name: str | None, as_json: bool) -> None:
     """Make a project: one flow, a test of it, and farhand.toml.
 
     No file that is there already is touched.
@@ -30,6 +33,9 @@ def init(directory: Path, name: str | None) -> None:
     root.mkdir(parents=True, exist_ok=True)
     for file, text in files.items():
         (root / file).write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"directory": str(root), "files": list(files)})
+        return
     click.echo(f"{root} is a project now. Next:")
     for line in _NEXT:
         click.echo(line.format(directory=directory))

@@ -34,12 +34,36 @@ params_option = click.option(
 )
 
 
+insecure_option = click.option(
+    "--insecure", is_flag=True, help="Send the token over http to another machine."
+)
+
+url_option = click.option(
+    "--url", metavar="URL", help="The server's address; FARHAND_URL, or the home's own server."
+)
+
+
+def waiting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """What commands that start one run have in common: when it is the same run, and whether to wait."""
+    for option in (
+        click.option("--follow", "-f", is_flag=True, help="Wait as well, and print the log meanwhile."),
+        click.option(
+            "--wait",
+            is_flag=True,
+            help="Wait for the end and print the result; exit 1 unless the run completes.",
+        ),
+        click.option("--idempotency-key", metavar="KEY", help="The same key again gives the same run again."),
+    ):
+        command = option(command)
+    return command
+
+
 def calls_server(command: Callable[Concatenate[Client, P], R]) -> Callable[..., R]:
     """Gives the command a client as its first argument, and the options that say of which server."""
 
-    @click.option("--url", metavar="URL", help="The server's address; FARHAND_URL, or the home's own server.")
+    @url_option
     @home_option
-    @click.option("--insecure", is_flag=True, help="Send the token over http to another machine.")
+    @insecure_option
     @functools.wraps(command)
     def calling(url: str | None, home: Path | None, insecure: bool, *args: Any, **options: Any) -> R:
         from .client import find

@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import click
 
+from ..errors import Refused, Usage
+
 
 def print_json(value: Any) -> None:
     """The value as JSON, indented."""
@@ -114,6 +116,18 @@ def said(progress: Mapping[str, Any] | None) -> str:
 def tell_line(line: Mapping[str, Any]) -> None:
     """A line of a run's log."""
     click.echo(line["text"])
+
+
+def agree(question: str) -> None:
+    """Ask, on stderr. Raises `Refused` when the answer is no, `Usage` when there is nobody to ask."""
+    try:
+        agreed = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise  # Ctrl-C
+        raise Usage("nobody is there to be asked; give --yes where that is meant") from None
+    if not agreed:
+        raise Refused("nothing was done, as you answered no")
 
 
 def report(run: Mapping[str, Any], as_json: bool) -> NoReturn:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 
 from .client import Client, segment
-from .following import until_ended
-from .options import calls_server, json_option, params_option
-from .output import print_json, report, tell_line
+from .following import tell_started
+from .naming import run_argument
+from .options import calls_server, json_option, params_option, waiting_options
 from .params import read_params
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @click.option(
     "--from",
     "since",
@@ -21,11 +21,7 @@ from .params import read_params
     help="What runs again: what did not complete, everything, or a task and all after it.",
 )
 @params_option
-@click.option("--idempotency-key", metavar="KEY", help="The same key again gives the same run again.")
-@click.option(
-    "--wait", is_flag=True, help="Wait for the end and print the result; exit 1 unless the run completes."
-)
-@click.option("--follow", "-f", is_flag=True, help="Wait as well, and print the log meanwhile.")
+@waiting_options
 @json_option
 @calls_server
 def retry(
@@ -34,9 +30,7 @@ def retry(
     since: str,
     given: tuple[str, ...],
     idempotency_key: str | None,
-    wait: bool,
-    follow: bool,
-    as_json: bool,
+    **wanted: bool,
 ) -> None:
     """Retry a run that has ended, as a new run, and print its id.
 
@@ -45,13 +39,4 @@ def retry(
     source = client.get(f"/runs/{segment(run)}")
     params = read_params(client.get(f"/flows/{segment(source['flow'])}")["schema"], given) if given else {}
     body = {"from": since, "params": params, "idempotency_key": idempotency_key}
-    started = client.post(f"/runs/{segment(source['id'])}/retry", body)
-    if wait or follow:
-        if not as_json:
-            click.echo(started["id"], err=True)
-        told = tell_line if follow and not as_json else None
-        report(until_ended(client, started["id"], told), as_json)
-    elif as_json:
-        print_json(started)
-    else:
-        click.echo(started["id"])
+    tell_started(client, client.post(f"/runs/{segment(source['id'])}/retry", body), **wanted)

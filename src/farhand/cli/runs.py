@@ -11,10 +11,11 @@ from .client import Client, segment
 from .compare import compare
 from .deleting import delete_runs
 from .export import export
-from .following import read_lines, until_ended
+from .following import read_lines, tell_started, until_ended
 from .listing import Filter, filter_options
-from .options import calls_server, json_option, params_option
-from .output import clip, moment, print_facts, print_json, print_table, report, said, tell_line, took
+from .naming import flow_argument, run_argument
+from .options import calls_server, json_option, params_option, waiting_options
+from .output import clip, moment, print_facts, print_json, print_table, said, tell_line, took
 from .params import read_params
 from .retry import retry
 from .why import why
@@ -32,38 +33,21 @@ for _command in (retry, why, compare, export, delete_runs):
 
 
 @runs.command()
-@click.argument("flow")
+@flow_argument
 @params_option
-@click.option("--idempotency-key", metavar="KEY", help="The same key again gives the same run again.")
-@click.option(
-    "--wait", is_flag=True, help="Wait for the end and print the result; exit 1 unless the run completes."
-)
-@click.option("--follow", is_flag=True, help="Wait as well, and print the log meanwhile.")
+@waiting_options
 @json_option
 @calls_server
 def start(
-    client: Client,
-    flow: str,
-    given: tuple[str, ...],
-    idempotency_key: str | None,
-    wait: bool,
-    follow: bool,
-    as_json: bool,
+    client: Client, flow: str, given: tuple[str, ...], idempotency_key: str | None, **wanted: bool
 ) -> None:
-    """Start a run of FLOW on the server and print its id."""
+    """Start a run of FLOW on the server and print its id.
+
+    Where the run is waited for, its result is printed, as JSON, and the id goes to stderr.
+    """
     params = read_params(client.get(f"/flows/{segment(flow)}")["schema"], given)
     body = {"params": params, "idempotency_key": idempotency_key}
-    run = client.post(f"/flows/{segment(flow)}/runs", body)
-    if wait or follow:
-        if not as_json:
-            click.echo(run["id"], err=True)
-        told = tell_line if follow and not as_json else None
-        run = until_ended(client, run["id"], told)
-        report(run, as_json)
-    elif as_json:
-        print_json(run)
-    else:
-        click.echo(run["id"])
+    tell_started(client, client.post(f"/flows/{segment(flow)}/runs", body), **wanted)
 
 
 @runs.command("list")
@@ -113,7 +97,7 @@ def _read_page(client: Client, wanted: Filter, limit: int, cursor: str | None) -
 
 
 @runs.command()
-@click.argument("run")
+@run_argument
 @json_option
 @calls_server
 def show(client: Client, run: str, as_json: bool) -> None:
@@ -171,7 +155,7 @@ def _compact(value: Any) -> str:
 
 
 @runs.command()
-@click.argument("run")
+@run_argument
 @click.option("--follow", "-f", is_flag=True, help="Print lines as they come, until the run ends.")
 @json_option
 @calls_server
@@ -190,7 +174,7 @@ def _tell_object(line: Json) -> None:
 
 
 @runs.command()
-@click.argument("run")
+@run_argument
 @click.option("--wait", is_flag=True, help="Wait until the run has ended.")
 @json_option
 @calls_server

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .client import Client, segment
+from .naming import schedule_argument
 from .options import calls_server, json_option
 from .output import clip, moment, print_json, print_table
 
@@ -48,7 +49,7 @@ def _row(schedule: dict[str, Any]) -> tuple[str, ...]:
 
 
 @schedules.command()
-@click.argument("schedule")
+@schedule_argument
 @json_option
 @calls_server
 def pause(client: Client, schedule: str, as_json: bool) -> None:
@@ -57,7 +58,7 @@ def pause(client: Client, schedule: str, as_json: bool) -> None:
 
 
 @schedules.command()
-@click.argument("schedule")
+@schedule_argument
 @json_option
 @calls_server
 def resume(client: Client, schedule: str, as_json: bool) -> None:

@@ -13,7 +13,8 @@ import click
 
 from ..errors import FarhandError, Refused, Unreachable
 from .home import home_of
-from .options import home_option
+from .options import home_option, json_option
+from .output import print_json
 
 _LOOK_S = 0.05
 
@@ -28,7 +29,8 @@ _LOOK_S = 0.05
     metavar="SECONDS",
     help="How long to wait for the end.",
 )
-def stop(home: Path | None, timeout_s: float) -> None:
+@json_option
+def stop(home: Path | None, timeout_s: float, as_json: bool) -> None:
     """Stop the server of a home, and wait until it has ended.
 
     Its own processors end with it, with grace; what they ran is queued again.
@@ -43,7 +45,10 @@ def stop(home: Path | None, timeout_s: float) -> None:
         if time.monotonic() > deadline:
             raise FarhandError(f"process {pid} was told to stop and still runs after {timeout_s:.0f} s")
         time.sleep(_LOOK_S)
-    click.echo(f"the server of {place} has stopped")
+    if as_json:
+        print_json({"home": str(place), "pid": pid})
+    else:
+        click.echo(f"the server of {place} has stopped")
 
 
 def _terminate(pid: int) -> Callable[[], bool]:

@@ -18,6 +18,7 @@ from ..sdk.ids import new_id
 from .client import Client, segment
 from .export import read
 from .grid import combinations
+from .naming import flow_argument
 from .options import calls_server, json_option, params_option
 from .output import clip, print_json, print_table, took
 from .program import finish
@@ -28,7 +29,7 @@ _EVERY_S = 0.5
 
 
 @click.command()
-@click.argument("flow")
+@flow_argument
 @params_option
 @click.option("--name", metavar="NAME", help="The sweep's name; the same again finds the runs it has.")
 @click.option("--dry-run", is_flag=True, help="Print the combinations and start nothing.")

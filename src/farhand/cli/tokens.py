@@ -13,7 +13,7 @@ from ..model import NAME_PATTERN
 from ..sdk.durations import seconds
 from .client import Client, segment
 from .options import calls_server, json_option
-from .output import moment, print_json, print_table
+from .output import agree, moment, print_json, print_table
 
 
 @click.group()
@@ -137,7 +137,7 @@ def rotate_key(client: Client, yes: bool, as_json: bool) -> None:
     Workers are dropped and consoles signed out; the admin's own token and the server's own processors go on.
     """
     if not yes:
-        click.confirm("Every token of this server ends. Go on?", abort=True, err=True)
+        agree("Every token of this server ends. Go on?")
     answer = client.post("/workers/tokens/rotate-key")
     if as_json:
         print_json(answer)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .client import Client, segment
+from .naming import run_argument
 from .options import calls_server, json_option
 from .output import clip, moment, print_json, print_table, took
 
@@ -14,7 +15,7 @@ Json = dict[str, Any]
 
 
 @click.command()
-@click.argument("run")
+@run_argument
 @json_option
 @calls_server
 def why(client: Client, run: str, as_json: bool) -> None:

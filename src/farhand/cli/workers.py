@@ -10,6 +10,7 @@ from farhand_worker.address import parse
 from farhand_worker.invitation import CODE_VARIABLE
 
 from .client import Client, segment
+from .naming import worker_argument
 from .options import calls_server, json_option
 from .output import moment, print_facts, print_json, print_table
 from .tokens import duration, token_label, token_name
@@ -47,7 +48,7 @@ def list_workers(client: Client, as_json: bool) -> None:
 
 
 @workers.command()
-@click.argument("worker")
+@worker_argument
 @json_option
 @calls_server
 def show(client: Client, worker: str, as_json: bool) -> None:

@@ -331,7 +331,7 @@ def test_flavors_are_set_listed_and_deleted(call: Call) -> None:
 
 
 def test_the_signing_key_is_changed_only_after_a_question(call: Call, services: FakeServices) -> None:
-    assert call("tokens", "rotate-key").exit_code == 130
+    assert call("tokens", "rotate-key").exit_code == 2
     assert services.tokens.generation == "first"
     assert call("tokens", "rotate-key", "--yes").exit_code == 0
     assert services.tokens.generation == "firstx"

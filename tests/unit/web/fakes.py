@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,11 @@ from farhand.engine.bus import Bus, Notice
 from farhand.engine.doctor import Finding, Report, SettingShown, WorkerClock
 from farhand.engine.masking import Masker
 from farhand.engine.packing import Offer
+from farhand.engine.pruner import Deleted
 from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
 from farhand.engine.schedules import Planned
+from farhand.engine.why import Why
 from farhand.errors import Conflict, InvalidParameters, NotFound, NotInvited, Unauthorized
 from farhand.model import (
     Artifact,
@@ -48,6 +50,7 @@ from farhand.model import (
     Variable,
     Worker,
 )
+from farhand.placement import Refusal
 from farhand.sdk.sizes import size_mb_of
 
 T0 = 1_700_000_000.0
@@ -423,6 +426,44 @@ class FakeDoctor:
         return Report(T0, settings, {"farhand": "0"}, store, disk, capacity, clocks, self.findings)
 
 
+class FakePruner:
+    """Deletes from the fake runs and flows."""
+
+    def __init__(self, runs: FakeRuns, flows: FakeFlows) -> None:
+        self._runs, self._flows = runs, flows
+
+    async def delete_run(self, id: str) -> None:
+        self._runs.items.pop(id)
+
+    async def delete_runs(self, limit: int, cursor: str | None, **_: Any) -> Deleted:
+        return Deleted(len(self._runs.items), 0, None)
+
+    async def delete_flow(self, name: str) -> int:
+        await self._flows.get(name)
+        return 2
+
+
+class FakeExplanations:
+    def __init__(self, runs: FakeRuns) -> None:
+        self._runs = runs
+
+    async def why(self, id: str) -> Why:
+        run = await self._runs.get(id)
+        considered = (Refusal("gpu1", "busy", "no slot is free", False),)
+        return Why(
+            run.id, run.state, run.reason, run.message, None, considered, [], await self._runs.attempts(id)
+        )
+
+
+class FakeBackup:
+    def check(self) -> None:
+        pass
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[Iterator[bytes]]:
+        yield iter([b"a ", b"tar"])
+
+
 class FakeFleet:
     def __init__(self) -> None:
         self.holders: dict[str, Any] = {}
@@ -459,6 +500,9 @@ class FakeServices:
         self.flavors = FakeFlavors()
         self.doctor = FakeDoctor()
         self.fleet = FakeFleet()
+        self.pruner = FakePruner(self.runs, self.flows)
+        self.explanations = FakeExplanations(self.runs)
+        self.backup = FakeBackup()
         self.bus = ThreadedBus()
         self.blobs = Blobs(directory / "blobs")
         self.ready = True
