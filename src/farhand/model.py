@@ -220,12 +220,14 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is queued, placed and leased. ``kind`` is run or call; ``key`` is a call's checkpoint key.
+    """What is queued, placed and leased. ``kind`` is run, call or hook; ``key`` is a call's checkpoint key.
 
     ``depth`` counts the calls that it is within. ``queued_at`` is when it came to the queue last,
     ``last_worker`` who held it before. ``devices`` are its worker's GPUs that it was given. ``blocked`` is
     "blocked" while it waits for placed calls alone, "unblocked" from their end until it may go on, which its
     engine is told by ``block``, the number of that wait; else empty.
+
+    ``nested`` names the flow, called inside of the run, that it belongs to or is: ``key``, ``flow``, ``id``.
     """
 
     id: str
@@ -253,7 +255,7 @@ class Job:
     crashes: int = 0
     handoffs_failed: int = 0
     parent_job: str | None = None
-    nested: str | None = None
+    nested: Json | None = None
     depth: int = 0
     queued_at: float = 0.0
     last_worker: str | None = None

@@ -97,6 +97,41 @@ def test_a_placed_call_waits_for_its_outcome(begin: Begin) -> None:
     assert agent.events("checkpoint") == []
 
 
+def test_the_hooks_of_a_placed_task_are_called_where_its_flow_is_and_not_on_replay(begin: Begin) -> None:
+    agent = begin(
+        "def told(summary): print('told', summary['state'], summary['result'], summary['params'])\n"
+        "@task(device='gpu', on_completed=told, on_failed=told)\ndef fit(x): return 1\n"
+        "@flow\ndef main(): return fit(3)\n"
+    )
+    agent.start("pipeline:main")
+    call = agent.until_event("call")
+    agent.outcome(call, value=41)
+    agent.until("done")
+    assert agent.value() == 41
+    assert agent.texts() == ["told completed 41 {'x': 3}"]
+    value = {"enc": "json", "text": "41"}
+    body = {"key": call["key"], "name": "fit", "state": "completed", "value": value, "error": None}
+    agent.kept = [{"number": 1, "key": call["key"], "body": body}]
+    agent.run("pipeline:main")
+    assert agent.value() == 41
+    assert agent.texts() == []
+
+
+def test_a_stopped_engine_does_not_end_the_flow_it_had_called(begin: Begin) -> None:
+    agent = begin(
+        "@flow\ndef inner():\n    print('inside', current_run().id)\n    time.sleep(60)\n"
+        "@flow\ndef main(): return inner()\n"
+    )
+    agent.start("pipeline:main", settings={"called": {"other": "0other01"}})
+    agent.until_event("log")
+    flow = agent.events("task")[0]["flow"]
+    assert agent.texts() == [f"inside {flow['id']}"]
+    os.kill(agent.process.pid, signal.SIGTERM)
+    assert agent.process.wait(10) == 143
+    [end] = agent.events("checkpoint")
+    assert (end["state"], end["kept"], "flow" in end) == ("cancelled", False, False)
+
+
 def test_a_thousand_placed_calls_take_no_threads(begin: Begin) -> None:
     agent = begin(
         "@task(runs_on='worker')\ndef fit(x): return 1\n"

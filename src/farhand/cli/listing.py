@@ -31,7 +31,10 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Only runs created since then: a length of time like 2h, or a date like 2026-01-31.",
     )
     @click.option("--host", metavar="HOST", help="Only runs that are, or were last, on this machine.")
-    @click.option("--text", metavar="TEXT", help="Only runs with this in id, flow, message or parameters.")
+    @click.option("--parent", metavar="RUN", help="Only runs of flows that this run called.")
+    @click.option(
+        "--text", metavar="TEXT", help="Only runs with this in id, flow, name, message or parameters."
+    )
     @functools.wraps(command)
     def filtering(
         *args: Any,
@@ -40,11 +43,20 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
         sweep: str | None,
         since: str | None,
         host: str | None,
+        parent: str | None,
         text: str | None,
         **options: Any,
     ) -> Any:
         at = None if since is None else _moment_of(since)
-        wanted = {"flow": flow, "state": state, "sweep": sweep, "since": at, "host": host, "text": text}
+        wanted = {
+            "flow": flow,
+            "state": state,
+            "sweep": sweep,
+            "since": at,
+            "host": host,
+            "parent": parent,
+            "text": text,
+        }
         return command(*args, wanted=wanted, **options)
 
     return filtering

@@ -115,6 +115,7 @@ def show(client: Client, run: str, as_json: bool) -> None:
             "why": found["message"] or (found["reason"] if found["reason"] != found["state"] else ""),
             "worker": found["worker"] or "",
             "retry of": found["retry_of"] or "",
+            "called by": found["parent"] or "",
             "sweep": found["sweep"] or "",
             "due": "" if found["scheduled_for"] is None else moment(found["scheduled_for"]),
             "created": moment(found["created_at"]),

@@ -18,7 +18,7 @@ from farhand_worker import protocol
 
 from ..errors import FarhandError
 from ..lifecycle import Ending
-from ..model import Job, JobSettings
+from ..model import Job
 from ..placement import place
 from ..store import Store
 from ..store.jobs import Leased
@@ -189,15 +189,18 @@ def _assign(leased: Leased) -> protocol.Assign:
         timeout_s=job.settings.timeout_s,
         strict=job.settings.strict_lease,
         kept=leased.kept,
-        settings=_for_the_worker(job.settings),
+        settings=_for_the_worker(leased),
     )
 
 
-def _for_the_worker(settings: JobSettings) -> dict[str, Any]:
-    """What the agent has to know of a job's settings, beyond what `Assign` has fields for."""
+def _for_the_worker(leased: Leased) -> dict[str, Any]:
+    """What agent and engine have to know of a job, beyond what `Assign` has fields for."""
+    settings = leased.job.settings
     known = {
         "silence_timeout_s": settings.silence_timeout_s,
         "isolated": settings.isolated,
         "secrets": settings.secrets,
+        "nested": leased.job.nested,
+        "called": leased.called,
     }
     return {name: value for name, value in known.items() if value}

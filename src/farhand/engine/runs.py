@@ -27,6 +27,7 @@ from ..model import (
 from ..sdk import parameters
 from ..sdk.ids import first_id, new_id
 from ..store import Store
+from ..store.nested import Part
 from ..store.runs import Wanted
 from ..store.seeds import FAILURE, Seed
 from . import cursors
@@ -112,6 +113,8 @@ class Runs:
         """
         check_key(idempotency_key)
         source = await self._stored(id)
+        if source.root is not None:
+            raise Conflict(f"run {source.id} was called inside of run {source.root}; retry that one")
         if source.origin == "script":
             raise Conflict(f"run {source.id} is a script; run it again where it was started")
         if not is_terminal(RUN, source.state):
@@ -168,10 +171,11 @@ class Runs:
         since: float | None = None,
         text: str | None = None,
         host: str | None = None,
+        parent: str | None = None,
     ) -> Page[Run]:
-        """Runs, the newest first; ``since``: created at that moment or later."""
+        """Runs, the newest first; ``since``: created then or later; ``parent``: called by that run."""
         since_id = None if since is None else first_id(since)
-        wanted = Wanted(flow, state, sweep, since_id, text, host)
+        wanted = Wanted(flow, state, sweep, since_id, text, host, parent)
         page = await self._store.runs.page(limit, cursors.of_runs(cursor), wanted)
         return Page([self._explained(run) for run in page.items], page.next)
 
@@ -191,7 +195,8 @@ class Runs:
 
     async def tasks(self, id: str, after: int = 0, limit: int = 200) -> Page[TaskRun]:
         """The run's task calls in the order they began."""
-        return await self._store.tasks.page(await self._whole(id), after, limit)
+        part = await self._part(id)
+        return await self._store.tasks.page(part.root, after, limit, part.keys)
 
     def why_waiting(self, task: TaskRun) -> str:
         """Why a placed call is still queued, in one sentence; empty when it is not."""
@@ -199,11 +204,13 @@ class Runs:
 
     async def logs(self, id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
         """Log lines in the order they were recorded."""
-        return await self._store.logs.page(await self._whole(id), after, limit)
+        part = await self._part(id)
+        return await self._store.logs.page(part.root, after, limit, part.keys)
 
     async def metrics(self, id: str, after: int = 0, limit: int = 1000) -> Page[MetricPoint]:
         """Points of the run's series."""
-        return await self._store.metrics.page(await self._whole(id), after, limit)
+        part = await self._part(id)
+        return await self._store.metrics.page(part.root, after, limit, part.keys)
 
     async def series(self, id: str) -> list[Series]:
         """The run's series, in the order they first appeared."""
@@ -220,7 +227,8 @@ class Runs:
 
     async def artifacts(self, id: str) -> list[Artifact]:
         """What the run saved."""
-        return await self._store.artifacts.list(await self._whole(id))
+        part = await self._part(id)
+        return await self._store.artifacts.list(part.root, part.keys)
 
     async def events(self, after: int = 0, limit: int = 200, run: str | None = None) -> Page[Event]:
         """What happened, to one run or at all."""
@@ -229,6 +237,10 @@ class Runs:
     async def lease_is_current(self, job: str, lease: int) -> bool:
         """Whether a worker may still write for this job."""
         return await self._store.reports.is_current(job, lease)
+
+    async def _part(self, id: str) -> Part:
+        """Where what belongs to a run is found: a flow that was called inside of one has it there."""
+        return await self._store.runs.part(await self._whole(id))
 
     async def _whole(self, prefix: str) -> str:
         found = await self._store.runs.find(prefix) if prefix else []

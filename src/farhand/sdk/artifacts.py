@@ -45,6 +45,7 @@ def save_artifact(
             "at": time.time(),
             "media_type": media_type or _media_type(name),
             "task": frame.key or None,
+            "nested": frame.nested,
         }
         recorder.write(events.line("artifact", body, [digest]))
     return ArtifactRef(name, digest, size)

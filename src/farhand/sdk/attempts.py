@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from farhand.errors import NotSerializable, TimedOut
 
 from . import encoding, events
-from .context import Frame, current, enter, leave
+from .context import STOPPED, Frame, Inner, current, enter, leave
 from .deadlines import Abandoned, Limits, is_of_an_outer_call
 from .drive import Procedure
 from .futures import Future
@@ -27,11 +27,19 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
     """The procedure of a call: every attempt, then its record. ``future`` is the call's, on a pool thread."""
     run, step = made.run, made.step
     began = time.time()
+    inner: Optional[Inner] = made.inner
+    called: Optional[Dict[str, Any]] = None
+    if step.is_flow:
+        from . import nested  # noqa: PLC0415 - for those who call flows in flows
+
+        inner = nested.inner_of(made)
+        called = nested.begun(made, inner)
     if run.recorder.recording:
+        more = _more(made, called) if inner is not None or step.options.tags else ""
         run.recorder.write(
-            events.task_began(made.key, step.name, began, made.scope, made.index, made.needs())
+            events.task_began(made.key, step.name, began, made.scope, made.index, made.needs(), more)
         )
-    frame = Frame(run, made.key, step.name, current())
+    frame = Frame(run, made.key, step.name, current(), inner)
     frame.reported()
     token = enter(frame)
     attempts = [0]
@@ -42,15 +50,41 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
     except BaseException as error:
         flush_partial_line()
         _record_failure(made, error, began, attempts[0])
+        _tell_hooks(made, inner, began, error=error)
         raise
     finally:
         leave(token)
         frame.reported()
     flush_partial_line()
     _record_value(made, value, began, attempts[0])
+    _tell_hooks(made, inner, began, value)
     if step.options.durable:
         yield from _settled(made)
     return value
+
+
+def _more(made: Call, called: Optional[Dict[str, Any]]) -> str:
+    """What the beginning of few calls says: tags, the flow around it, that it is one."""
+    nested = None if made.inner is None else made.inner.key
+    return events.members({"tags": made.step.options.tags or None, "nested": nested, "flow": called})
+
+
+def _tell_hooks(
+    made: Call,
+    inner: Optional[Inner],
+    began: float,
+    value: Any = None,
+    error: Optional[BaseException] = None,
+) -> None:
+    """Call the hooks of a task; those of a flow where no server does it."""
+    if inner is not None and made.step.is_flow and made.run.hooks_here:
+        from . import nested  # noqa: PLC0415 - for those who call flows in flows
+
+        nested.call_hooks(made, inner, began, value, error)
+    elif not made.step.is_flow and made.step.hooks and made.run.cancelled != STOPPED:
+        from . import telling  # noqa: PLC0415 - hooks are for those who use them
+
+        telling.tell(made, began, value, error)
 
 
 def _settled(made: Call) -> Procedure[None]:
@@ -113,7 +147,8 @@ def _announce_retry(made: Call, error: Exception, attempt: int, delay_s: float) 
     options = made.step.options
     again = f"in {delay_s:.3g} s" if delay_s else "at once"
     text = f"{made.step.name}: attempt {attempt} of {options.retries + 1} failed, again {again}"
-    made.run.log(f"{text}: {encoding.summary_of(error)}", "warning", made.key)
+    nested = None if made.inner is None else made.inner.key
+    made.run.log(f"{text}: {encoding.summary_of(error)}", "warning", made.key, nested)
 
 
 def _giving_up(
@@ -163,8 +198,11 @@ def _record_value(made: Call, value: Any, began: float, attempts: int) -> None:
     if body is not None:
         body = run.ledger.alias(body, owner)
     kept = made.why_not_kept is None
+    more = events.members({"flow": {}}) if made.step.is_flow else ""
     recorder.write(
-        events.checkpoint(key, name, made.scope, made.index, began, ended, attempts, kept, body, digests)
+        events.checkpoint(
+            key, name, made.scope, made.index, began, ended, attempts, kept, body, digests, more
+        )
     )
 
 
@@ -174,10 +212,11 @@ def _record_failure(made: Call, error: BaseException, began: float, attempts: in
     interrupted = (
         is_interruption(error) and not isinstance(error, KeyboardInterrupt)
     ) or is_of_an_outer_call(error)
-    body = {
+    state = "cancelled" if interrupted else "failed"
+    body: Dict[str, Any] = {
         "key": made.key,
         "name": made.step.name,
-        "state": "cancelled" if interrupted else "failed",
+        "state": state,
         "started_at": began,
         "ended_at": time.time(),
         "scope": made.scope,
@@ -186,4 +225,8 @@ def _record_failure(made: Call, error: BaseException, began: float, attempts: in
         "kept": made.why_not_kept is None and not interrupted,
         "error": encoding.encode_error(error),
     }
+    if made.step.is_flow and made.run.cancelled != STOPPED:
+        from . import nested  # noqa: PLC0415 - for those who call flows in flows
+
+        body["flow"] = nested.ended(error, state)
     made.run.recorder.write(events.line("checkpoint", body))

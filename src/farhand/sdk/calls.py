@@ -31,6 +31,7 @@ class Call:
         "args",
         "awaited",
         "index",
+        "inner",
         "key",
         "kwargs",
         "run",
@@ -52,6 +53,7 @@ class Call:
         self.step = step
         self.run = frame.run
         self.scope = frame.key
+        self.inner = frame.inner
         self.args = args
         self.kwargs = kwargs
         self.index = index

@@ -8,7 +8,7 @@ import threading
 import time
 from contextvars import ContextVar, Token
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Set, Type
 
 from farhand.errors import Cancelled, NotInFlow
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Place = Callable[..., Any]
 Ask = Callable[[str, Dict[str, Any]], Any]
+
+
+STOPPED = "stopped"
+"""The reason of a cancel that ends the attempt without an end of its run: no result is written."""
 
 
 class Recorder:
@@ -75,6 +79,9 @@ class Run:
         self.flow = flow
         self.recorder = recorder
         self.attempt: int = facts.get("attempt", 1)
+        self.called: Dict[str, str] = facts.get("called") or {}
+        """Key → run id of the flows that an earlier attempt had called and that have not ended."""
+        self.hooks_here: bool = facts.get("hooks_here", False)
         self.ledger: Ledger = facts.get("ledger") or Ledger()
         self.place: Optional[Place] = facts.get("place")
         self.ask: Optional[Ask] = facts.get("ask")
@@ -135,9 +142,11 @@ class Run:
         """There was a report whose call is not known: output of a child process."""
         self.heard_at = time.monotonic()
 
-    def log(self, text: str, level: str = "info", task: Optional[str] = None) -> None:
+    def log(
+        self, text: str, level: str = "info", task: Optional[str] = None, nested: Optional[str] = None
+    ) -> None:
         """One line of the log, in farhand's own words."""
-        self.recorder.write(events.log(time.time(), text, "log", level, task))
+        self.recorder.write(events.log(time.time(), text, "log", level, task, nested))
 
     def wait_for_calls(self) -> None:
         """Wait for every call that was submitted; a failure that nobody has looked at is said."""
@@ -160,17 +169,41 @@ class Run:
             self.log(text, "warning")
 
 
+class Inner(NamedTuple):
+    """A flow that was called inside of a run: the key of that call, its name, and the id of its own run."""
+
+    key: str
+    flow: str
+    id: str
+
+
 class Frame:
-    """A flow body or a call on the way; ``key`` is the scope of what it calls, empty for the flow body."""
+    """A flow body or a call on the way; ``key`` is the scope of what it calls, empty for the flow body.
 
-    __slots__ = ("heard_at", "key", "name", "parent", "run")
+    ``inner`` is the innermost flow it is part of, where that is not the run's own.
+    """
 
-    def __init__(self, run: Run, key: str, name: str, parent: Optional[Frame] = None) -> None:
+    __slots__ = ("heard_at", "inner", "key", "name", "parent", "run")
+
+    def __init__(
+        self,
+        run: Run,
+        key: str,
+        name: str,
+        parent: Optional[Frame] = None,
+        inner: Optional[Inner] = None,
+    ) -> None:
         self.run = run
         self.key = key
         self.name = name
         self.parent = parent
+        self.inner = inner
         self.heard_at = 0.0
+
+    @property
+    def nested(self) -> Optional[str]:
+        """The key by which events say which flow they come from."""
+        return None if self.inner is None else self.inner.key
 
     def reported(self) -> None:
         """This call has said something: whoever listens to it or to a caller of it has heard that."""
@@ -230,17 +263,21 @@ class RunInfo:
     __slots__ = ("attempt", "flow", "id", "task")
 
     def __init__(self, frame: Frame) -> None:
-        self.id = frame.run.id
-        self.flow = frame.run.flow
+        inner = frame.inner
+        self.id = frame.run.id if inner is None else inner.id
+        self.flow = frame.run.flow if inner is None else inner.flow
         self.attempt = frame.run.attempt
-        self.task = frame.name if frame.key else None
+        self.task = frame.name if frame.key != (frame.nested or "") else None
 
     def __repr__(self) -> str:
         return f"<run {self.id} of {self.flow}, attempt {self.attempt}>"
 
 
 def current_run() -> RunInfo:
-    """The run this code is part of: ``id``, ``flow``, ``attempt``, ``task``. Raises `NotInFlow`."""
+    """The run this code is part of: ``id``, ``flow``, ``attempt``, ``task``. Raises `NotInFlow`.
+
+    A flow that is called inside of another has a run of its own.
+    """
     frame = current()
     if frame is None:
         raise NotInFlow("current_run() works only inside a running flow or task")

@@ -27,20 +27,35 @@ def line(kind: str, body: Body, digests: Optional[List[str]] = None) -> str:
     return f'["{kind}",{text},{dumps(digests)}]\n' if digests else f'["{kind}",{text}]\n'
 
 
-def log(at: float, text: str, stream: str, level: str, task: Optional[str]) -> str:
+def log(
+    at: float, text: str, stream: str, level: str, task: Optional[str], nested: Optional[str] = None
+) -> str:
     """One line of output."""
     head = f'["log",{{"at":{at!r},"text":{quoted(text)},"stream":"{stream}","level":"{level}"'
+    if nested is not None:
+        head += f',"nested":"{nested}"'
     return f'{head},"task":"{task}"}}]\n' if task else head + "}]\n"
 
 
+def members(more: Body) -> str:
+    """What to put at the end of an object: its other fields; those that are None are left out."""
+    return "".join(f',"{name}":{dumps(value)}' for name, value in more.items() if value is not None)
+
+
 def task_began(
-    key: str, name: str, at: float, scope: str, index: Optional[int], needs: Optional[List[str]] = None
+    key: str,
+    name: str,
+    at: float,
+    scope: str,
+    index: Optional[int],
+    needs: Optional[List[str]] = None,
+    more: str = "",
 ) -> str:
-    """A call begins here."""
+    """A call begins here; ``more`` are `members`."""
     place = "" if index is None else f',"index":{index}'
     if needs:
         place += f',"needs":{dumps(needs)}'
-    return f'["task",{{"key":"{key}","name":{quoted(name)},"at":{at!r},"scope":"{scope}"{place}}}]\n'
+    return f'["task",{{"key":"{key}","name":{quoted(name)},"at":{at!r},"scope":"{scope}"{place}{more}}}]\n'
 
 
 def value_text(body: Body) -> str:
@@ -61,13 +76,14 @@ def checkpoint(
     kept: bool,
     value: Optional[Body],
     digests: List[str],
+    more: str = "",
 ) -> str:
-    """A call has returned."""
+    """A call has returned; ``more`` are `members`."""
     place = "" if index is None else f',"index":{index}'
     shown = "" if value is None else f',"value":{value_text(value)}'
     tail = f",{dumps(digests)}]\n" if digests else "]\n"
     return (
         f'["checkpoint",{{"key":"{key}","name":{quoted(name)},"state":"completed","started_at":{began!r},'
         f'"ended_at":{ended!r},"scope":"{scope}"{place},"attempts":{attempts},'
-        f'"kept":{"true" if kept else "false"}{shown}}}{tail}'
+        f'"kept":{"true" if kept else "false"}{shown}{more}}}{tail}'
     )

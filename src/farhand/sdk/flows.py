@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, Callable, Dict, Generic, List, Optional, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Generic, Optional, TypeVar, Union, overload
 
-from farhand.errors import Usage
+from farhand.errors import InvalidParameters, Usage
 
 from . import calls
 from .context import current
-from .hooks import Hook, HookOrHooks, Hooks
+from .hooks import HookOrHooks, Hooks
 from .options import NAME, Labels, Names, Options, refuse_unknown
-from .parameters import Parameters
+from .parameters import Parameters, shown
 from .retries import Delay, Duration, RetryOn
 from .schedules import Schedules, listed
 from .script import run_script
@@ -39,6 +39,7 @@ class Flow(Step[F], Generic[F]):
     """
 
     word = "flow"
+    is_flow = True
 
     def __init__(
         self,
@@ -50,13 +51,12 @@ class Flow(Step[F], Generic[F]):
         run_name: Optional[str] = None,
         schedule: Schedules = None,
     ) -> None:
-        super().__init__(function, name, options)
+        super().__init__(function, name, options, hooks)
         if not NAME.fullmatch(self.name):
             if name is not None:
                 raise Usage(f"the name of a flow matches {NAME.pattern}")
             self.name = re.sub(r"[^a-z0-9._-]", "", self.name.lower()).lstrip("._-")[:63] or "flow"
         self.description = description or (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
-        self.hooks = hooks or Hooks()
         self.run_name = _template(run_name)
         self.schedules = listed(schedule)
         self._parameters: Optional[Parameters] = None
@@ -80,10 +80,6 @@ class Flow(Step[F], Generic[F]):
                 :NAME_CHARS_MAX
             ]
 
-    def hooks_of(self, state: str) -> List[Hook]:
-        """What is called when a run of it ends in ``state``."""
-        return self.hooks.of(state)
-
     def settings(self) -> Dict[str, Any]:
         """What the queue and the agent need to know: the options, the hooks, the secrets of all it calls."""
         return {
@@ -97,6 +93,21 @@ class Flow(Step[F], Generic[F]):
         if frame is None:
             return run_script(self, self.parameters.bind(args, kwargs))
         return calls.call(self, frame, args, kwargs)
+
+    def called(self, args: Any, kwargs: Any) -> Dict[str, Any]:
+        """What the record of a call inside of a run says of the flow and of what it is called with."""
+        try:
+            arguments = self.parameters.bind(args, kwargs).arguments
+        except InvalidParameters:  # the call itself will say so
+            arguments = self.signature.bind(*args, **kwargs).arguments
+        return {
+            "name": self.name,
+            "entry": self.entry,
+            "params": shown(arguments),
+            "run_name": self.name_of_run(arguments),
+            "hooks": self.hooks.described() or None,
+            "secrets": sorted({*declared_by(self), *self.hooks.secrets}) or None,
+        }
 
     def _invoke(self, *args: Any, **kwargs: Any) -> Any:
         """As a call inside of a run, when its arguments are there."""

@@ -1,11 +1,13 @@
 """Hooks: functions of a flow that are called with a summary of a run when it has ended.
 
 On a server a hook is a job of its own, queued in the transaction that records the end; a script calls it
-in its own process. Either way the run has its end already, and nothing a hook does changes it.
+in its own process. Either way the run has its end already, and nothing a hook does changes it. Those of a
+task are called where its flow is, once a call of it has its outcome.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Callable, Dict, List, Sequence, Union
 
 from farhand.errors import NotFound, Usage
@@ -28,6 +30,9 @@ class Hooks:
     def of(self, state: str) -> List[Hook]:
         """The hooks that a run's end in ``state`` calls."""
         return self._of.get(state, [])
+
+    def __bool__(self) -> bool:
+        return any(self._of.values())
 
     def described(self) -> List[Summary]:
         """As the server keeps them."""
@@ -65,4 +70,6 @@ def _listed(state: str, given: HookOrHooks) -> List[Hook]:
             raise Usage(
                 f"on_{state} takes a function of one argument (a summary of the run), or a list of them"
             )
+        if getattr(getattr(hook, "__code__", None), "co_flags", 0) & inspect.CO_COROUTINE:
+            raise Usage(f"on_{state} takes plain functions; {name_of(hook)} is async def")
     return hooks

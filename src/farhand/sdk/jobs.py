@@ -15,8 +15,9 @@ from typing import Any, Dict, List, Optional
 
 from . import loading, loggers, restore, secrets
 from .channel import Channel
+from .context import STOPPED
 from .output import streams
-from .runner import STOPPED, Job
+from .runner import Job
 
 Header = Dict[str, Any]
 

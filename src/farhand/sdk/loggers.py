@@ -35,7 +35,7 @@ class RunLogger(logging.Logger):
         frame.reported()
         for content in text.split("\n"):
             shown = content if len(content) <= LINE_CHARS_MAX else cut(content, frame.run)
-            recorder.write(events.log(time.time(), shown, "log", level, frame.key))
+            recorder.write(events.log(time.time(), shown, "log", level, frame.key, frame.nested))
         recorder.show(_TERMINAL, record)
 
 

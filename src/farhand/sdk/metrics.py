@@ -27,7 +27,12 @@ def emit(**numbers: Any) -> None:
     if frame is not None:
         frame.reported()
     if frame is not None and values and frame.run.recorder.recording:
-        body = {"at": time.time(), "values": values, "task": frame.key or None}
+        body = {
+            "at": time.time(),
+            "values": values,
+            "task": frame.key or None,
+            "nested": frame.nested,
+        }
         frame.run.recorder.write(events.line("metric", body))
 
 
@@ -51,6 +56,7 @@ def progress(done: float, total: Optional[float] = None, message: Optional[str] 
             "total": None if total is None else values[1],
             "message": None if message is None else str(message),
             "task": frame.key or None,
+            "nested": frame.nested,
         }
         frame.run.recorder.write(events.line("progress", body))
 

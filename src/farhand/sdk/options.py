@@ -156,10 +156,10 @@ class Options:
 
 _EVERYWHERE = (
     "retries retry_delay retry_on crash_retries timeout silence_timeout priority runs_on device device_policy"
-    " cpus gpus ram flavor strict_lease isolated secrets"
+    " cpus gpus ram flavor strict_lease isolated secrets tags"
 )
 ACCEPTED: Dict[str, FrozenSet[str]] = {
-    "flow": frozenset(f"{_EVERYWHERE} tags max_concurrent".split()),
+    "flow": frozenset(f"{_EVERYWHERE} max_concurrent".split()),
     "task": frozenset(f"{_EVERYWHERE} process durable".split()),
 }
 """Decorator → the names it passes to `Options`."""

@@ -128,7 +128,8 @@ class LineStream(io.TextIOBase):
         if len(text) > LINE_CHARS_MAX:
             text = cut(text, frame.run)
         frame.reported()
-        frame.run.recorder.write(events.log(time.time(), text, self._stream, level, frame.key))
+        nested = None if frame.inner is None else frame.inner.key
+        frame.run.recorder.write(events.log(time.time(), text, self._stream, level, frame.key, nested))
 
     def _write_raw(self, text: str) -> None:
         content = text.encode("utf-8", "backslashreplace")

@@ -8,6 +8,7 @@ wherever the run comes from.
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from datetime import date, time, timedelta
 from enum import Enum
@@ -24,6 +25,7 @@ Params = Dict[str, Any]
 
 _EMPTY = inspect.Parameter.empty
 _DEPTH_MAX = 50
+_SHOWN_CHARS_MAX = 8 * 1024
 
 # ---------------------------------------------------------------- signatures
 
@@ -138,6 +140,18 @@ def export(value: Any, depth: int = 0) -> Any:
     if isinstance(value, (int, str)):
         return int(value) if isinstance(value, int) else str(value)
     return f"<{_name_of(type(value))}>" if depth > _DEPTH_MAX else _composite(value, depth + 1)
+
+
+def shown(arguments: Dict[str, Any]) -> Dict[str, Any]:
+    """Parameters as a list of runs shows them; a value that is long is only described."""
+    found: Dict[str, Any] = {}
+    for name, value in arguments.items():
+        exported = export(value)
+        size = len(json.dumps(exported))
+        found[name] = (
+            exported if size <= _SHOWN_CHARS_MAX else f"<{_name_of(type(value))}, {size} characters>"
+        )
+    return found
 
 
 def _composite(value: Any, depth: int) -> Any:

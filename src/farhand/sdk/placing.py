@@ -10,7 +10,7 @@ from farhand.errors import Cancelled, NotSerializable
 
 from . import calls, encoding, events
 from .calls import Call
-from .context import Run
+from .context import STOPPED, Run
 from .futures import Future
 
 Outcome = Dict[str, Any]
@@ -63,7 +63,13 @@ class Placer:
             "index": made.index,
             "settings": step.options.settings(),
             "needs": made.needs() or None,
+            "tags": step.options.tags or None,
+            "nested": None if made.inner is None else made.inner.key,
         }
+        if step.is_flow:
+            from . import nested  # noqa: PLC0415 - for those who call flows in flows
+
+            body["flow"] = nested.begun(made, nested.inner_of(made))
         run.recorder.write(events.line("call", body, digests), urgent=True)
         if run.cancelled is not None:
             self._cancel()
@@ -79,17 +85,17 @@ class Placer:
 
     def _settle(self, made: Call, future: Future[Any], outcome: Outcome) -> None:
         if outcome["state"] != "completed":
-            future.settle(error=calls.failure_of(outcome))
+            self._end(made, future, outcome, error=calls.failure_of(outcome))
             return
         body = outcome.get("value") or {"enc": "json", "text": "null"}
         if "digest" in body:  # fetching asks the agent, whose answer this very thread would have to read
             threading.Thread(
-                target=self._load, args=(future, made.key, body), name="farhand-load", daemon=True
+                target=self._load, args=(made, future, outcome, body), name="farhand-load", daemon=True
             ).start()
         else:
-            self._load(future, made.key, body)
+            self._load(made, future, outcome, body)
 
-    def _load(self, future: Future[Any], key: str, body: Dict[str, Any]) -> None:
+    def _load(self, made: Call, future: Future[Any], outcome: Outcome, body: Dict[str, Any]) -> None:
         run = self._run
         try:
             value = encoding.decode(body, run.recorder.blob_path)
@@ -97,10 +103,21 @@ class Placer:
             future.settle(error=error)
             return
         run.ledger.produced(value, future.key, encoding.size_of(body))
-        future.settle(value)
+        self._end(made, future, outcome, value=value)
+
+    def _end(self, made: Call, future: Future[Any], outcome: Outcome, **ended: Any) -> None:
+        """Settle the future; before that the hooks of the task are called, on a thread that may wait."""
+        if made.step.is_flow or not made.step.hooks or made.run.cancelled == STOPPED:
+            future.settle(**ended)
+            return
+        from . import telling  # noqa: PLC0415 - hooks are for those who use them
+
+        began = outcome.get("started_at") or time.time()
+        state = "cancelled" if outcome.get("state") == "cancelled" else None
+        telling.tell_aside(made, began, lambda: future.settle(**ended), state=state, **ended)
 
     def _cancel(self) -> None:
         with self._lock:
             known, self._open = list(self._open.values()), {}
-        for _, future in known:
-            future.settle(error=Cancelled(self._run.cancelled or "cancelled"))
+        for made, future in known:
+            self._end(made, future, {}, error=Cancelled(self._run.cancelled or "cancelled"))

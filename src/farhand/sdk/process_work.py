@@ -17,7 +17,7 @@ from farhand.errors import NotSerializable
 
 from . import encoding
 from .channel import refused
-from .context import Frame, Recorder, Run, enter, set_root
+from .context import Frame, Inner, Recorder, Run, enter, set_root
 from .processes import read_frame, write_frame
 
 Facts = Dict[str, Any]
@@ -94,8 +94,10 @@ def work(reads: int, writes: int) -> None:
 def _value(facts: Facts, relay: Relay) -> Any:
     relay.begin(facts["blobs"], facts["recording"])
     sys.path[:] = facts["path"]
-    run = Run(facts["run"], facts["flow"], relay, attempt=facts["attempt"], ask=relay.ask)
-    frame = Frame(run, facts["key"], facts["name"])
+    same = {name: facts[name] for name in ("attempt", "called", "hooks_here")}
+    run = Run(facts["run"], facts["flow"], relay, ask=relay.ask, **same)
+    inner = None if facts["inner"] is None else Inner(*facts["inner"])
+    frame = Frame(run, facts["key"], facts["name"], None, inner)
     _import(facts)
     step, args, kwargs = pickle.loads(facts["work"])
     enter(frame)

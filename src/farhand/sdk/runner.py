@@ -10,10 +10,10 @@ from typing import Any, Dict, List, Optional
 
 from farhand.errors import Cancelled, NotFound, NotSerializable
 
-from . import encoding, events, loading
+from . import encoding, events, loading, telling
 from .channel import Channel
 from .checkpoints import Ledger
-from .context import Frame, Run, enter, leave, set_root
+from .context import STOPPED, Frame, Inner, Run, enter, leave, set_root
 from .deadlines import Limits
 from .flows import Flow
 from .interrupts import interrupter, is_interruption
@@ -21,16 +21,12 @@ from .limits import SPOOL_BYTES_MAX
 from .output import streams
 from .placing import Placer
 from .restore import Snapshot, end_descendants, threads_now, threads_remain
-from .script import reason_of, without_secrets
+from .script import without_secrets
 from .spool import Spool
 from .steps import Step
 
 Header = Dict[str, Any]
 Result = Dict[str, Any]
-
-STOPPED = "stopped"
-"""The reason of a cancel that ends the attempt without an end of its run: no result is written."""
-
 
 LOOP_S = 2.0
 """So long after its timeout the body of an ``async def`` flow is interrupted as if it were plain code."""
@@ -50,6 +46,7 @@ class Job:
         self.spool = Spool(
             Path(header["spool"]), Path(header["blobs"]), channel.send, channel.request, spool_bytes_max
         )
+        settings = header.get("settings") or {}
         self._run = Run(
             header["run"],
             header["flow"],
@@ -59,9 +56,13 @@ class Job:
             grace_s=header.get("grace_s") or 10.0,
             disposable=True,
             ask=channel.request,
+            called=settings.get("called"),
         )
         self._started_at = time.time()
-        self._frame = Frame(self._run, header.get("key") or "", header["flow"])
+        inner = settings.get("nested")
+        self._frame = Frame(
+            self._run, header.get("key") or "", header["flow"], None, Inner(**inner) if inner else None
+        )
         self._retryable = True
         self.placer = Placer(self._run)
         self._run.place = self.placer.place
@@ -166,6 +167,9 @@ class Job:
             given = encoding.decode(self._header["args"], self.spool.blob_path)
         except encoding.CannotDecode as error:
             raise BadParameters(f"the arguments cannot be loaded: {error}") from error
+        if self._header["kind"] == "call" and isinstance(step, Flow):
+            bound = step.parameters.bind(*given)
+            return bound.args, bound.kwargs
         if self._header["kind"] != "run":
             return given
         if not isinstance(step, Flow):
@@ -243,4 +247,4 @@ def _reason(error: BaseException) -> str:
         return "not_serializable"
     if isinstance(error, ImportError):
         return "import"
-    return reason_of(error)
+    return telling.reason_of(error)

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from farhand.errors import Cancelled, InvalidParameters
+from farhand.errors import Cancelled
 
-from . import drive, encoding, events, parameters
+from . import drive, encoding, events, parameters, telling
 from .checkpoints import Ledger
 from .context import Frame, Recorder, Run, enter, home, leave
 from .deadlines import Limits
@@ -53,7 +53,7 @@ def _conducted(step: Step[Any], bound: Any, watch: Optional[Callable[[str], None
     recorder = _recorder(step, run_id, bound.arguments)
     recorder.watch = watch
     ledger = Ledger(remember=step.options.retries > 0)
-    run = Run(run_id, step.name, recorder, ledger=ledger)
+    run = Run(run_id, step.name, recorder, ledger=ledger, hooks_here=True)
     in_main = threading.current_thread() is threading.main_thread()
     if recorder.recording:
         streams.install(tee=True)
@@ -72,7 +72,9 @@ def _conducted(step: Step[Any], bound: Any, watch: Optional[Callable[[str], None
             streams.uninstall()
         run.pool.close()
         recorder.close()
-        _call_hooks(step, run, bound)
+        if run.end:
+            summary = {**run.end, "params": parameters.export(dict(bound.arguments))}
+            telling.call_hooks(step, run.end["state"], {**whose(step), **summary})
 
 
 def _with_retries(step: Step[Any], frame: Frame, bound: Any) -> Procedure[Any]:
@@ -121,44 +123,25 @@ def _once(step: Step[Any], limits: Limits, bound: Any) -> Any:
     return value
 
 
-def _call_hooks(step: Step[Any], run: Run, bound: Any) -> None:
-    """Call what the flow has for this end, here; whatever that does, the run has ended as it has."""
-    hooks = step.hooks_of(run.end.get("state", ""))
-    if not hooks:
-        return
-    summary = {
-        "id": run.id,
-        "flow": run.flow,
-        "project": _origin(step)[1],
-        "worker": None,
-        "attempt": run.attempt,
-        "params": parameters.export(dict(bound.arguments)),
-        **run.end,
-    }
-    for hook in hooks:
-        try:
-            hook(dict(summary))
-        except Exception as error:  # noqa: BLE001 - user code, after the end
-            warn(f"a hook of {run.flow} failed: {encoding.summary_of(error)}")
+def whose(step: Step[Any]) -> Dict[str, Any]:
+    """What hooks are told of where a flow comes from."""
+    return {"flow": step.name, "project": _origin(step)[1], "worker": None}
 
 
-def _ended(run: Run, state: str, **more: Any) -> None:
+def _ended(run: Run, told: Dict[str, Any]) -> None:
     """Remember the end for the hooks."""
     run.end = {
-        "state": state,
-        "reason": state,
-        "message": "",
+        "id": run.id,
+        "attempt": run.attempt,
         "created_at": run.created_at,
         "started_at": run.created_at,
         "ended_at": time.time(),
-        "result": None,
-        "error": None,
-        **more,
+        **told,
     }
 
 
 def _complete(run: Run, value: Any) -> None:
-    _ended(run, "completed", result=value if encoding.json_text(value) is not None else None)
+    _ended(run, telling.result_of(value))
     if not run.recorder.recording:
         return
     streams.finish_all()
@@ -179,12 +162,11 @@ def _fail(run: Run, error: BaseException) -> None:
     body: Dict[str, Any] = {
         "state": "cancelled" if interrupted else "failed",
         "at": time.time(),
-        "reason": "interrupted" if interrupted else reason_of(error),
+        "reason": "interrupted" if interrupted else telling.reason_of(error),
         "message": encoding.summary_of(error),
         "error": encoding.encode_error(error),
     }
-    shown = {name: body["error"].get(name, "") for name in ("type", "message", "traceback")}
-    _ended(run, body["state"], reason=body["reason"], message=body["message"], error=shown)
+    _ended(run, telling.failure_of(error, body["state"], body["reason"]))
     if not run.recorder.recording:
         return
     streams.finish_all()
@@ -201,14 +183,6 @@ def without_secrets(run: Run, body: Dict[str, Any], digests: List[str]) -> Tuple
         return body, digests
     run.log("the result is not recorded: it holds a secret", "warning")
     return {"enc": "json", "text": "null"}, []
-
-
-def reason_of(error: BaseException) -> str:
-    """The machine-readable reason of a failure."""
-    code = getattr(error, "code", None)
-    if isinstance(error, InvalidParameters):
-        return "parameters"
-    return code if code in ("timeout", "silence", "not_serializable", "worker_lost") else "exception"
 
 
 # ---------------------------------------------------------------- the journal

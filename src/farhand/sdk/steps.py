@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Generic, Iterator, List, Optional, Set, 
 
 from farhand.errors import NotSupported
 
+from .hooks import Hook, Hooks
 from .metrics import drained
 from .options import Options
 
@@ -31,8 +32,11 @@ class Step(Generic[F]):
     """A decorated function. Outside of a run it is the function itself."""
 
     word = "step"
+    is_flow = False
 
-    def __init__(self, function: F, name: Optional[str], options: Options) -> None:
+    def __init__(
+        self, function: F, name: Optional[str], options: Options, hooks: Optional[Hooks] = None
+    ) -> None:
         functools.update_wrapper(self, function)  # pyright: ignore[reportArgumentType]
         self.function = function
         self.is_coroutine, self.body = _body_of(function)
@@ -41,15 +45,16 @@ class Step(Generic[F]):
         self.invoke = self.body
         self.name = name or function.__name__
         self.options = options
+        self.hooks = hooks or Hooks()
         self.entry = f"{function.__module__}:{function.__qualname__}"
         self.identity = self.entry if name is None else f"{self.entry} {name}"
         self._plan: Optional[List[Tuple[str, Any]]] = None
         self._signature: Optional[inspect.Signature] = None
         self._by_position = -1
 
-    def hooks_of(self, state: str) -> List[Callable[[Dict[str, Any]], Any]]:
-        """What is called when a run ends in ``state``; only flows have any."""
-        return []
+    def hooks_of(self, state: str) -> List[Hook]:
+        """What is called when a run of it, or a call, ends in ``state``."""
+        return self.hooks.of(state)
 
     @property
     def signature(self) -> inspect.Signature:
@@ -105,6 +110,10 @@ class Step(Generic[F]):
     def name_of_run(self, arguments: Dict[str, Any]) -> Optional[str]:
         """What a run of this step is called, where that is not its own name."""
         return None
+
+    def called(self, args: Any, kwargs: Any) -> Dict[str, Any]:
+        """What the record of a call says of a flow; only flows have any of it."""
+        return {}
 
     def takes(self, name: str) -> bool:
         """Whether the function has a parameter of this name, as far as its code says."""

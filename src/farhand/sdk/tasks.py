@@ -9,6 +9,7 @@ from farhand.errors import NotInFlow, Usage
 from . import calls, futures
 from .context import Frame, current
 from .futures import Future, Futures
+from .hooks import HookOrHooks, Hooks
 from .options import Labels, Names, Options, refuse_unknown, refuse_without_place
 from .retries import Delay, Duration, RetryOn
 from .sizes import Size
@@ -25,8 +26,10 @@ class Task(Step[F], Generic[F]):
 
     word = "task"
 
-    def __init__(self, function: F, name: Optional[str], options: Options) -> None:
-        super().__init__(function, name, options)
+    def __init__(
+        self, function: F, name: Optional[str], options: Options, hooks: Optional[Hooks] = None
+    ) -> None:
+        super().__init__(function, name, options, hooks)
         if self.takes("wait_for"):
             raise Usage(
                 f"{self.name} may not name a parameter wait_for: calls of tasks have an option of that name"
@@ -76,6 +79,7 @@ def task(function: F, /) -> Task[F]: ...
 def task(
     *,
     name: Optional[str] = None,
+    tags: Names = None,
     retries: int = 0,
     retry_delay: Delay = 0,
     retry_on: RetryOn = None,
@@ -95,6 +99,9 @@ def task(
     secrets: Names = None,
     process: bool = False,
     durable: bool = False,
+    on_completed: HookOrHooks = None,
+    on_failed: HookOrHooks = None,
+    on_cancelled: HookOrHooks = None,
 ) -> Callable[[F], Task[F]]: ...
 
 
@@ -103,6 +110,9 @@ def task(
     /,
     *,
     name: Optional[str] = None,
+    on_completed: HookOrHooks = None,
+    on_failed: HookOrHooks = None,
+    on_cancelled: HookOrHooks = None,
     **given: Any,
 ) -> Union[Task[F], Callable[[F], Task[F]]]:
     """Make a task of a function. Durations are seconds or text such as ``"30s"``.
@@ -112,15 +122,17 @@ def task(
     fits; ``device_policy="prefer"`` lets it run on the server where no such machine exists.
     ``priority`` and ``isolated`` are for such tasks. With ``process`` each call runs in a child process,
     which a timeout or a cancellation kills. ``durable`` waits until the server has recorded the outcome
-    before the flow goes on. The rest is as for a flow.
+    before the flow goes on. The hooks are called with a summary of the call, where its flow runs, once it has
+    an outcome that is not replayed. The rest is as for a flow.
     """
     refuse_unknown("task", given)
     options = Options(**given)
     refuse_without_place(options)
+    hooks = Hooks(completed=on_completed, failed=on_failed, cancelled=on_cancelled)
     if function is not None:
-        return Task(function, name, options)
+        return Task(function, name, options, hooks)
 
     def decorate(decorated: F) -> Task[F]:
-        return Task(decorated, name, options)
+        return Task(decorated, name, options, hooks)
 
     return decorate

@@ -17,9 +17,11 @@ from farhand_worker.protocol import (
 
 from ..lifecycle import Ending
 from ..model import Job
+from . import nested
 from .artifacts import add_artifact
 from .changes import Effects
 from .guard import Connection
+from .hooks import queue_hooks_of_called
 from .logs import append_lines
 from .metrics import append_points
 from .progress import note_progress
@@ -40,6 +42,8 @@ class Batch:
         self.lines: list[tuple[Any, ...]] = []
         self.points: list[tuple[Any, ...]] = []
         self.progress: dict[str | None, Progress] = {}
+        self.label: str | None = None
+        self.nested = False  # whether anything came from a flow that was called inside of the run
         self.tasks = TaskBatch(
             connection, run, None if job is None else job.id, None if job is None else job.worker
         )
@@ -50,15 +54,24 @@ class Batch:
         if keys:
             self.tasks.load(keys)
 
-    def flush(self) -> None:
-        """Write what has gathered."""
+    def turn_to(self, label: str | None) -> None:
+        """What comes now is from another flow than what came before: its call's key, None for the own."""
+        self.flush_streams()
+        self.label, self.nested = label, True
+
+    def flush_streams(self) -> None:
+        """Write the lines and points that have gathered."""
         attempt = 1 if self.job is None else self.job.attempt
         if self.lines:
-            append_lines(self.connection, self.run, attempt, self.lines)
+            append_lines(self.connection, self.run, attempt, self.lines, self.label)
             self.lines = []
         if self.points:
-            append_points(self.connection, self.run, self.points)
+            append_points(self.connection, self.run, self.points, self.label)
             self.points = []
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        self.flush_streams()
         self.tasks.flush()
         if self.progress:
             note_progress(self.connection, self.run, self.progress)
@@ -67,16 +80,22 @@ class Batch:
 
 def on_log(batch: Batch, event: Log) -> None:
     """A line of output."""
+    if event.nested != batch.label:
+        batch.turn_to(event.nested)
     batch.lines.append((event.at, event.text, event.stream, event.level, event.task))
 
 
 def on_metric(batch: Batch, event: Metric) -> None:
     """A point of one or more series."""
+    if event.nested != batch.label:
+        batch.turn_to(event.nested)
     batch.points.append((event.at, event.values, event.task))
 
 
 def on_progress(batch: Batch, event: Progress) -> None:
     """How far the work has come: shown of whoever said it, a point of a series, and a line for a message."""
+    if event.nested != batch.label:
+        batch.turn_to(event.nested)
     batch.progress[event.task] = event
     batch.points.append((event.at, {"progress": event.done / (event.total or 1.0)}, event.task))
     if event.message:
@@ -85,12 +104,23 @@ def on_progress(batch: Batch, event: Progress) -> None:
 
 def on_task(batch: Batch, event: TaskBegan) -> None:
     """A call began in the engine."""
-    batch.tasks.began(event)
+    run = None
+    if event.flow is not None and batch.tasks.may_begin(event.key):
+        batch.nested = True
+        run = nested.begin(batch.connection, batch.effects, batch.run, event, batch.now, job=batch.job)
+    batch.tasks.began(event, None if run is None else run.id)
 
 
 def on_checkpoint(batch: Batch, event: Checkpoint) -> None:
     """A call ended in the engine."""
     batch.tasks.ended(event)
+    if event.flow is None:
+        return
+    batch.nested = True
+    run = nested.end(batch.connection, batch.effects, batch.run, event, batch.now)
+    if run is not None and batch.job is not None:
+        batch.tasks.flush()  # so that hooks have later numbers than what they are told of
+        queue_hooks_of_called(batch.connection, batch.effects, run, batch.job, batch.now)
 
 
 def on_artifact(batch: Batch, event: Artifact) -> None:

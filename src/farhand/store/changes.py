@@ -45,11 +45,15 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """A job just handed to a worker, its run, and how many outcomes of earlier attempts it may replay."""
+    """A job just handed to a worker, its run, and how many outcomes of earlier attempts it may replay.
+
+    ``called`` has the runs of flows that those attempts had called and that have not ended, by key.
+    """
 
     job: Job
     run: Run
     kept: int
+    called: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(slots=True)

@@ -12,10 +12,21 @@ from dataclasses import dataclass
 from ..errors import Conflict
 from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
 from ..model import Job, Json, Run
+from . import nested
 from .changes import Effects, PlacedOutcome
 from .guard import Connection
-from .hooks import HOOK, queue_hooks
-from .moves import LIVE, Unwritten, change_attempt, change_job, load_run, move_call, move_job, move_run
+from .hooks import HOOK, queue_hooks, queue_hooks_of_called
+from .moves import (
+    LIVE,
+    Unwritten,
+    change_attempt,
+    change_job,
+    load_job,
+    load_run,
+    move_call,
+    move_job,
+    move_run,
+)
 from .rows import JOBS, TASK_RUNS, optional_json, to_json
 from .tasks import outcome_body
 
@@ -26,6 +37,9 @@ _ERRORS = {
     "worker_lost": ("WorkerLost", "worker went away mid-call"),
 }
 """Reason of a call's end → the exception its parent sees when user code raised none."""
+
+
+_ENDED_WITH = "what had called it has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,8 @@ def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float
         raise Conflict(f"run {run.id} has ended already: it is {run.state}", state=run.state)
     if run.origin == "script":
         raise Conflict(f"run {run.id} is a script; stop it where it was started", state=run.state)
+    if run.root is not None:
+        raise Conflict(f"run {run.id} goes on inside of run {run.root}; cancel that one", state=run.state)
     row = connection.execute(
         f"SELECT {JOBS.columns} FROM jobs WHERE run = ? AND key = '' AND state <> 'ended'", (run.id,)
     ).fetchone()
@@ -109,6 +125,7 @@ def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float
         )
         close_tasks(connection, run.id, "cancelled", now)
         close_calls(connection, effects, run.id, now)
+        _close_called(connection, effects, ended, job, now, now)
         if job is not None:
             queue_hooks(connection, effects, ended, job, now)
     else:
@@ -130,7 +147,8 @@ def close_calls(
     so nobody waits for an outcome.
     """
     advance(JOB, "queued", "ended")
-    where, key = ("run = ? AND key <> ''", run_id) if parent is None else ("parent_job = ?", parent)
+    calls = f"run = ? AND key <> '' AND kind <> '{HOOK}'"
+    where, key = (calls, run_id) if parent is None else ("parent_job = ?", parent)
     live = connection.execute(
         f"UPDATE jobs SET cancelling = 1 WHERE {where} AND state <> 'ended'"
         f" AND state IN ('leased', 'running') RETURNING {JOBS.columns}",
@@ -138,22 +156,69 @@ def close_calls(
     ).fetchall()
     waiting = connection.execute(
         f"UPDATE jobs SET state = 'ended', cancelling = 1 WHERE {where} AND state <> 'ended'"
-        " AND state NOT IN ('leased', 'running') RETURNING id, key, attempt",
+        " AND state NOT IN ('leased', 'running') RETURNING id, key, attempt, nested",
         (key,),
     ).fetchall()
     error = to_json(call_error("cancelled", ""))
     connection.executemany(
         "UPDATE task_runs SET state = 'cancelled', ended_at = ?, kept = 0, error = ?"
         " WHERE run = ? AND key = ? AND state IN ('queued', 'running')",
-        [(now, error, run_id, call_key) for _, call_key, _ in waiting],
+        [(now, error, run_id, call_key) for _, call_key, *_ in waiting],
     )
-    for job_id, _, _ in waiting:
+    for job_id, _, _, called in waiting:
         effects.dequeue(job_id)
+        job = None if called is None else load_job(connection, job_id)
+        if job is not None:
+            _follow(connection, effects, job, "cancelled", "caller_ended", _ENDED_WITH, now, now)
     effects.cancel |= {job.id: job for job in map(JOBS.load, live)}
     if parent is not None:  # what calls placed themselves; one never handed over has placed nothing
-        placers = [row[0] for row in live] + [job_id for job_id, _, attempt in waiting if attempt]
+        placers = [row[0] for row in live] + [job_id for job_id, _, attempt, *_ in waiting if attempt]
         for placer in placers:
             close_calls(connection, effects, run_id, now, placer)
+
+
+def _follow(
+    connection: Connection,
+    effects: Effects,
+    job: Job,
+    to: str,
+    reason: str,
+    message: str,
+    now: float,
+    at: float,
+    outcome: _Outcome | None = None,
+) -> None:
+    """End the run of a placed flow with its job."""
+    left = {} if outcome is None else {"result": outcome.value, "error": outcome.error}
+    run = nested.follow(
+        connection, effects, job, to, now, reason=reason, message=message, ended_at=at, **left
+    )
+    if run is not None:
+        queue_hooks_of_called(connection, effects, run, job, now)
+
+
+def _close_called(
+    connection: Connection, effects: Effects, run: Run, job: Job | None, now: float, at: float
+) -> None:
+    """End the flows that a run had called and that nobody will report about any more."""
+    close_called(connection, effects, run, left_behind(run.state), now, at, job)
+
+
+def close_called(
+    connection: Connection,
+    effects: Effects,
+    run: Run,
+    state: str,
+    now: float,
+    at: float,
+    job: Job | None = None,
+    only_of: str | None = None,
+) -> None:
+    """End the open runs of flows that were called below ``run``, or by one job of it."""
+    message = f"run {run.id}, which had called it, is {run.state}"
+    ended = nested.close(connection, effects, run.id, state, message, now, at, only_of)
+    for called in ended:
+        queue_hooks_of_called(connection, effects, called, job, now)
 
 
 def _standing(job: Job) -> Standing:
@@ -194,12 +259,17 @@ def _requeue(
     )
     effects.enqueued[job.id] = queued
     _reopen_tasks(connection, job, forget_failures=paid)
+    nested.wait(connection, effects, job, verdict.reason, verdict.message, now)
     if job.kind == "run":
         run, stored = end.run_of(connection, job)
         reason, message = verdict.reason, verdict.message
         move_run(connection, effects, run, "queued", reason, message, now, stored, worker=None, progress=None)
     else:
         move_call(connection, job, "queued", worker=None)
+        nested.follow(
+            connection, effects, job, "queued", now,
+            reason=verdict.reason, message=verdict.message, worker=None, progress=None,
+        )  # fmt: skip
         effects.streams.add(job.run)
 
 
@@ -228,6 +298,7 @@ def _finish_run(
     if _has_open_calls(connection, job.run):
         close_calls(connection, effects, job.run, now)
         close_tasks(connection, job.run, left_behind(outcome.state), outcome.at)
+        _close_called(connection, effects, ended, job, now, outcome.at)
     queue_hooks(connection, effects, ended, job, now)
 
 
@@ -235,8 +306,9 @@ def _has_open_calls(connection: Connection, run: str) -> bool:
     """Whether anything that the run called is under way, in its engine or elsewhere."""
     row = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND key <> '' AND state <> 'ended')"
-        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND state IN ('queued', 'running'))",
-        (run, run),
+        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND state IN ('queued', 'running'))"
+        " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)",
+        (run, run, run),
     ).fetchone()
     return bool(row[0])
 
@@ -245,7 +317,12 @@ def _finish_call(
     connection: Connection, effects: Effects, job: Job, outcome: _Outcome, _end: End, now: float
 ) -> None:
     close_calls(connection, effects, job.run, now, job.id)
-    close_tasks(connection, job.run, left_behind(outcome.state), outcome.at, job.id)
+    state = left_behind(outcome.state)
+    close_tasks(connection, job.run, state, outcome.at, job.id)
+    _follow(
+        connection, effects, job, outcome.state, outcome.reason, outcome.message, now, outcome.at, outcome
+    )
+    close_called(connection, effects, load_run(connection, job.run), state, now, outcome.at, job, job.id)
     error = outcome.error
     if outcome.state != "completed" and error is None:
         error = call_error(outcome.reason, outcome.message)

@@ -7,7 +7,10 @@ is not retried, and an engine that dies in one is not replaced: what it did befo
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from ..model import Ask, Hook, Job, JobSettings, Json, Run, TaskRun
 from .changes import Effects
@@ -24,42 +27,88 @@ TIMEOUT_S = 600.0
 _RESULT_CHARS_MAX = 16 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """The flow that hooks belong to, and the run whose jobs they are."""
+
+    run: str
+    entry: str
+    secrets: tuple[str, ...]
+    job: Job
+    before_key: str = ""
+    nested: Json | None = None
+
+
 def queue_hooks(connection: Connection, effects: Effects, run: Run, job: Job, now: float) -> None:
     """Queue what the flow wants called at this end of ``run``, whose own job is ``job``."""
-    for hook in job.settings.hooks:
+    owner = _Owner(run.id, job.entry, job.settings.secrets, job)
+    _queue_all(connection, effects, run, owner, job.settings.hooks, now)
+
+
+def queue_hooks_of_called(
+    connection: Connection, effects: Effects, run: Run, job: Job | None, now: float
+) -> None:
+    """The same for the run of a flow that ``job`` had called; a script, which has none, calls its own."""
+    if run.called is None or run.root is None or job is None:
+        return
+    called = msgspec.convert(run.called, _Called, strict=False)
+    nested = {"key": run.key, "flow": run.flow, "id": run.id}
+    owner = _Owner(run.root, called.entry, called.secrets, job, f"{run.id}/", nested)
+    _queue_all(connection, effects, run, owner, called.hooks, now)
+
+
+@dataclass(frozen=True)
+class _Called:
+    entry: str
+    hooks: tuple[Hook, ...] = ()
+    secrets: tuple[str, ...] = ()
+
+
+def _queue_all(
+    connection: Connection,
+    effects: Effects,
+    run: Run,
+    owner: _Owner,
+    hooks: tuple[Hook, ...],
+    now: float,
+) -> None:
+    for hook in hooks:
         if hook.state == run.state:
-            _queue(connection, effects, run, job, hook, now)
+            _queue(connection, effects, run, owner, hook, now)
 
 
-def _queue(connection: Connection, effects: Effects, run: Run, job: Job, hook: Hook, now: float) -> None:
-    number = next_number(connection, run.id)
-    key = f"{HOOK}:{hook.state}:{hook.index}"
+def _queue(connection: Connection, effects: Effects, run: Run, owner: _Owner, hook: Hook, now: float) -> None:
+    number = next_number(connection, owner.run)
+    key = f"{owner.before_key}{HOOK}:{hook.state}:{hook.index}"
     name = f"on_{hook.state}: {hook.name}"
     called = Job(
-        id=f"{run.id}.{number}",
-        run=run.id,
+        id=f"{owner.run}.{number}",
+        run=owner.run,
         kind=HOOK,
         state="queued",
-        flow=job.flow,
-        entry=job.entry,
+        flow=run.flow,
+        entry=owner.entry,
         args={"enc": "json", "text": summary_text(run)},
-        bundle=job.bundle,
+        bundle=run.bundle,
         ask=Ask(),
-        settings=JobSettings(crash_retries=0, timeout_s=TIMEOUT_S, secrets=job.settings.secrets),
+        settings=JobSettings(crash_retries=0, timeout_s=TIMEOUT_S, secrets=owner.secrets),
         age_at=now,
         created_at=now,
         queued_at=now,
         key=key,
         name=name,
-        priority=job.priority,
-        fingerprint=job.fingerprint,
-        git=job.git,
+        priority=owner.job.priority,
+        fingerprint=owner.job.fingerprint,
+        git=owner.job.git,
+        nested=owner.nested,
     )
-    task = TaskRun(run.id, key, number, name, "queued", job=job.id, placed=called.id)
+    task = TaskRun(owner.run, key, number, name, "queued", job=owner.job.id, placed=called.id)
+    if owner.nested is not None:
+        task = replace(task, nested=run.key)
     connection.execute(JOBS.insert, JOBS.dump(called))
     connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(task))
     effects.enqueued[called.id] = called
-    effects.streams.add(run.id)
+    effects.streams.add(owner.run)
 
 
 def summary_text(run: Run) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..lifecycle import JOB, may_advance
 from ..model import Attempt, Job, Run
+from . import nested
 from .changes import Effects, Leased
 from .database import Database
 from .guard import Connection
@@ -74,7 +75,7 @@ def _lease(
     connection.execute(ATTEMPTS.insert, ATTEMPTS.dump(attempt))
     run = _take(connection, job, worker, now)
     kept = count_kept(connection, job.id) if number > 1 or run.retry_of else 0
-    return Leased(job, run, kept)
+    return Leased(job, run, kept, nested.open_keys(connection, job.run) if number > 1 else {})
 
 
 def live_of(connection: Connection, worker: str) -> int:
@@ -107,4 +108,8 @@ def _take(connection: Connection, job: Job, worker: str, now: float) -> Run:
         "UPDATE task_runs SET worker = ?, attempts = ? WHERE run = ? AND key = ?",
         (worker, job.attempt, job.run, job.key),
     )
+    nested.follow(
+        connection, Effects(), job, "starting", now,
+        reason="leased", message=f"handed to {worker}", worker=worker, attempt=job.attempt,
+    )  # fmt: skip
     return run

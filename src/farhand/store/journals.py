@@ -19,7 +19,7 @@ from ..model import Run
 from .batch import STREAMING, Batch, ending_of, unexpected
 from .changes import Changes, Effects
 from .database import Database
-from .endings import close_tasks, left_behind
+from .endings import close_called, close_tasks, left_behind
 from .guard import Connection
 from .moves import load_run, move_run, note_run
 from .rows import RUNS, optional_json, storable
@@ -68,7 +68,7 @@ class Journals:
 
     async def open_runs(self) -> list[str]:
         """Runs of scripts that have not ended, as far as is known."""
-        sql = "SELECT id FROM runs WHERE origin = 'script' AND ended_at IS NULL ORDER BY id"
+        sql = "SELECT id FROM runs WHERE origin = 'script' AND ended_at IS NULL AND root IS NULL ORDER BY id"
         return await self._database.read(
             lambda connection: [row[0] for row in connection.execute(sql).fetchall()]
         )
@@ -178,6 +178,8 @@ def _end(
         ended_at=at, **outcome,
     )  # fmt: skip
     close_tasks(connection, run.id, left_behind(verdict.state), at)
+    ended = load_run(connection, run.id)
+    close_called(connection, effects, ended, left_behind(verdict.state), now, at)
 
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {**STREAMING, Result: _on_result}

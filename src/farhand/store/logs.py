@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..model import LogLine, Page
 from .database import Database
 from .guard import Connection
+from .parts import among
 from .rows import from_json, to_json
 
 
@@ -16,16 +18,15 @@ class Logs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, run_id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
-        """Lines with numbers above ``after``, in order."""
+    async def page(
+        self, run_id: str, after: int = 0, limit: int = 1000, keys: Sequence[str] | None = None
+    ) -> Page[LogLine]:
+        """Lines with numbers above ``after``, in order; by ``keys``, only of those flows in it."""
+        sql, values = among(keys, "SELECT first_number, attempt, lines FROM logs", "last_number")
 
         def read(connection: Connection) -> Page[LogLine]:
             lines: list[LogLine] = []
-            cursor = connection.execute(
-                "SELECT first_number, attempt, lines FROM logs WHERE run = ? AND last_number > ?"
-                " ORDER BY last_number LIMIT ?",
-                (run_id, after, limit + 1),  # a row has a line at least
-            )
+            cursor = connection.execute(sql, (run_id, after, *values, limit + 1))  # a row has a line at least
             for first, attempt, text in cursor:
                 for number, (at, line, stream, level, task) in enumerate(from_json(text), first):
                     if number > after:
@@ -37,13 +38,19 @@ class Logs:
         return await self._database.read(read)
 
 
-def append_lines(connection: Connection, run: str, attempt: int, lines: list[tuple[Any, ...]]) -> None:
+def append_lines(
+    connection: Connection,
+    run: str,
+    attempt: int,
+    lines: list[tuple[Any, ...]],
+    nested: str | None = None,
+) -> None:
     """Add a batch of lines, each (at, text, stream, level, task), after those the run has."""
     row = connection.execute(
         "SELECT last_number FROM logs WHERE run = ? ORDER BY last_number DESC LIMIT 1", (run,)
     ).fetchone()
     last = 0 if row is None else int(row[0])
     connection.execute(
-        "INSERT INTO logs (run, last_number, first_number, attempt, lines) VALUES (?, ?, ?, ?, ?)",
-        (run, last + len(lines), last + 1, attempt, to_json(lines)),
+        "INSERT INTO logs (run, last_number, first_number, attempt, lines, nested) VALUES (?, ?, ?, ?, ?, ?)",
+        (run, last + len(lines), last + 1, attempt, to_json(lines), nested),
     )

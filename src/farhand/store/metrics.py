@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from ..model import MetricPoint, Page
 from .database import Database
 from .guard import Connection
+from .parts import among
 
 
 class Metrics:
@@ -16,16 +18,15 @@ class Metrics:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, run_id: str, after: int = 0, limit: int = 1000) -> Page[MetricPoint]:
-        """Points with numbers above ``after``, in order."""
+    async def page(
+        self, run_id: str, after: int = 0, limit: int = 1000, keys: Sequence[str] | None = None
+    ) -> Page[MetricPoint]:
+        """Points with numbers above ``after``, in order; by ``keys``, only of those flows in it."""
+        sql, given = among(keys, "SELECT first_number, points FROM metrics", "last_number")
 
         def read(connection: Connection) -> Page[MetricPoint]:
             points: list[MetricPoint] = []
-            cursor = connection.execute(
-                "SELECT first_number, points FROM metrics WHERE run = ? AND last_number > ?"
-                " ORDER BY last_number LIMIT ?",
-                (run_id, after, limit + 1),  # a row has a point at least
-            )
+            cursor = connection.execute(sql, (run_id, after, *given, limit + 1))  # a row has a point
             for first, text in cursor:
                 for number, (at, values, task) in enumerate(json.loads(text), first):
                     if number > after:
@@ -37,7 +38,9 @@ class Metrics:
         return await self._database.read(read)
 
 
-def append_points(connection: Connection, run: str, points: list[tuple[Any, ...]]) -> None:
+def append_points(
+    connection: Connection, run: str, points: list[tuple[Any, ...]], nested: str | None = None
+) -> None:
     """Add a batch of points, each (at, values, task), after those the run has."""
     row = connection.execute(
         "SELECT last_number FROM metrics WHERE run = ? ORDER BY last_number DESC LIMIT 1", (run,)
@@ -45,6 +48,6 @@ def append_points(connection: Connection, run: str, points: list[tuple[Any, ...]
     last = 0 if row is None else int(row[0])
     text = json.dumps(points, separators=(",", ":"))  # unlike msgspec it carries NaN and infinity
     connection.execute(
-        "INSERT INTO metrics (run, last_number, first_number, points) VALUES (?, ?, ?, ?)",
-        (run, last + len(points), last + 1, text),
+        "INSERT INTO metrics (run, last_number, first_number, points, nested) VALUES (?, ?, ?, ?, ?)",
+        (run, last + len(points), last + 1, text, nested),
     )

@@ -15,6 +15,11 @@ def note_progress(connection: Connection, run: str, said: Mapping[str | None, Pr
     calls = [(_shown(event), run, task) for task, event in said.items() if task]
     if calls:
         connection.executemany("UPDATE task_runs SET progress = ? WHERE run = ? AND key = ?", calls)
+    flows = [(_shown(event), run, task) for task, event in said.items() if task and task == event.nested]
+    if flows:
+        connection.executemany(
+            "UPDATE runs SET progress = ? WHERE root = ? AND key = ? AND ended_at IS NULL", flows
+        )
     own = said.get(None)
     if own is not None:
         connection.execute("UPDATE runs SET progress = ? WHERE id = ?", (_shown(own), run))

@@ -15,11 +15,12 @@ from typing import Any
 
 import msgspec
 
-from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Started
+from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Started, TaskBegan
 
 from ..errors import StaleLease, UnknownFlavor
 from ..lifecycle import JOB, Ending, advance
-from ..model import Ask, Job, JobSettings, TaskRun
+from ..model import Ask, Job, JobSettings, Json, TaskRun
+from . import nested
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .changes import Changes, Effects, PlacedOutcome, Recorded
 from .database import Database
@@ -172,7 +173,7 @@ def _apply(connection: Connection, effects: Effects, job: Job, events: list[Any]
     batch = _Reported(connection, effects, job.run, now, job)
     batch.held = job
     kinds = set(map(type, events))
-    batch.brief = type(events[-1]) in _ENDS and kinds <= _BRIEF
+    batch.brief = type(events[-1]) in _ENDS and kinds <= _BRIEF and not _calls_flows(kinds, events)
     batch.load(events)
     for event in events:
         if batch.ended:
@@ -186,6 +187,13 @@ def _apply(connection: Connection, effects: Effects, job: Job, events: list[Any]
         _reset_crashes(batch)
     if not kinds.isdisjoint(STREAMED):
         effects.streams.add(job.run)
+        if batch.nested or job.nested is not None:
+            effects.streams.update(nested.open_ids(connection, job.run))
+
+
+def _calls_flows(kinds: set[type[Any]], events: list[Any]) -> bool:
+    """Whether runs begin among these events, which take after the one that they are reported of."""
+    return TaskBegan in kinds and any(type(event) is TaskBegan and event.flow is not None for event in events)
 
 
 def _reset_crashes(batch: _Reported) -> None:
@@ -222,6 +230,10 @@ def _on_started(batch: _Reported, event: Started) -> None:
         _name_run(batch, event.name)
     else:
         move_call(batch.connection, job, "running", started_at=event.at)
+        nested.follow(
+            batch.connection, batch.effects, job, "running", batch.now,
+            reason="started", message=f"running on {job.worker}", started_at=event.at, host=event.host,
+        )  # fmt: skip
         batch.effects.streams.add(job.run)
 
 
@@ -291,23 +303,43 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
     placed = TaskRun(
         parent.run, event.key, number, event.name, "queued", event.scope, event.index,
         job=parent.id, placed=call.id, needs=_listed(event.needs), tags=_listed(event.tags),
+        nested=event.nested,
     )  # fmt: skip
+    call, placed = _with_flow(batch, event, call, placed)
     if parent.cancelling:  # its run is being cancelled: the call ends before it begins
-        call = replace(call, state="ended", cancelling=True)
-        placed = replace(
-            placed, state="cancelled", ended_at=batch.now, kept=False, error=call_error("cancelled", "")
-        )
-        batch.effects.outcomes.append(PlacedOutcome(parent.id, event.key, outcome_body(placed)))
+        call = replace(call, cancelling=True)
+        call, placed = _never_begun(batch, call, placed, "cancelled", call_error("cancelled", ""))
     elif refused:
-        call = replace(call, state="ended")
         error = {"type": "UnknownFlavor", "module": "farhand.errors", "message": refused, "traceback": ""}
-        placed = replace(placed, state="failed", ended_at=batch.now, error=error)
-        batch.effects.outcomes.append(PlacedOutcome(parent.id, event.key, outcome_body(placed)))
+        call, placed = _never_begun(batch, call, placed, "failed", error)
     else:
         batch.effects.enqueued[call.id] = call
     connection.execute(JOBS.insert, JOBS.dump(call))
     connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(placed))
     adopt(connection, parent.run, event.key, call.id)
+
+
+def _with_flow(batch: _Reported, event: Call, call: Job, placed: TaskRun) -> tuple[Job, TaskRun]:
+    """The job and task run of a call, knowing the flow they are or are within, if it is not the run's."""
+    if event.flow is None:
+        around = nested.around(batch.connection, batch.run, event.nested)
+        return replace(call, nested=around), placed
+    run = nested.begin(batch.connection, batch.effects, batch.run, event, batch.now, queued=True)
+    return replace(call, nested=nested.described(run)), replace(placed, flow_run=run.id)
+
+
+def _never_begun(
+    batch: _Reported, call: Job, placed: TaskRun, state: str, error: Json
+) -> tuple[Job, TaskRun]:
+    """A call that ends as it is asked for, and is told so."""
+    kept = state != "cancelled"
+    placed = replace(placed, state=state, ended_at=batch.now, kept=kept, error=error)
+    batch.effects.outcomes.append(PlacedOutcome(batch.held.id, call.key, outcome_body(placed)))
+    nested.follow(
+        batch.connection, batch.effects, call, state, batch.now,
+        message=error["message"], ended_at=batch.now, error=error,
+    )  # fmt: skip
+    return replace(call, state="ended"), placed
 
 
 def _listed(given: list[str] | None) -> tuple[str, ...] | None:

@@ -85,8 +85,14 @@ class Retention:
         self._database = database
 
     async def expired(self, before: float, limit: int) -> list[str]:
-        """Runs that ended before a moment, those that ended first at the beginning."""
-        sql = f"SELECT id FROM runs WHERE ended_at < ? AND {ENDED} ORDER BY ended_at, id LIMIT ?"
+        """Runs that ended before a moment, those that ended first at the beginning.
+
+        The runs of flows that they had called are deleted with them.
+        """
+        sql = (
+            f"SELECT id FROM runs WHERE ended_at < ? AND root IS NULL AND {ENDED}"
+            " ORDER BY ended_at, id LIMIT ?"
+        )
         return await self._database.read(lambda connection: _column(connection, sql, (before, limit)))
 
     async def delete(self, run_ids: Sequence[str], rows_max: int) -> Slice:
@@ -166,6 +172,11 @@ def _empty(connection: Connection, run_id: str, rows_max: int) -> int:
             f" (SELECT {number} FROM {table} WHERE run = ? ORDER BY {number} LIMIT ?)",
             (run_id, run_id, rows_max - rows),
         ).rowcount
+        if rows >= rows_max:
+            return rows
+    for below in _column(connection, "SELECT id FROM runs WHERE root = ? LIMIT ?", (run_id, rows_max - rows)):
+        rows += connection.execute("DELETE FROM events WHERE run = ?", (below,)).rowcount
+        rows += connection.execute("DELETE FROM runs WHERE id = ?", (below,)).rowcount
         if rows >= rows_max:
             return rows
     jobs = _column(connection, "SELECT id FROM jobs WHERE run = ? LIMIT ?", (run_id, rows_max - rows))

@@ -130,7 +130,7 @@ RUNS = Mapper(Run, "runs", {"result": Json, "error": Json, "progress": Json, "ca
 JOBS = Mapper(
     Job,
     "jobs",
-    {"args": Json, "ask": Ask, "settings": JobSettings, "devices": tuple[str, ...]},
+    {"args": Json, "ask": Ask, "settings": JobSettings, "devices": tuple[str, ...], "nested": Json},
     flags=["cancelling"],
 )
 ATTEMPTS = Mapper(Attempt, "attempts", flags=["overlap_possible"])

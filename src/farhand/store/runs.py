@@ -13,6 +13,7 @@ from .database import Database
 from .endings import cancel_run
 from .guard import Connection
 from .moves import note_run
+from .nested import Part, part_of
 from .retention import NOT_DELETED
 from .rows import ATTEMPTS, JOBS, RUNS
 from .seeds import Seed, sow
@@ -38,6 +39,7 @@ class Wanted:
     since_id: str | None = None
     text: str | None = None
     host: str | None = None
+    parent: str | None = None
 
 
 ANY = Wanted()
@@ -92,11 +94,19 @@ class Runs:
             lambda connection: {s: int(connection.execute(sql, (s,)).fetchone()[0]) for s in states}
         )
 
+    async def part(self, run_id: str) -> Part:
+        """Where what belongs to the run is found."""
+        return await self._database.read(lambda connection: part_of(connection, run_id))
+
     async def attempts(self, run_id: str) -> list[Attempt]:
-        """The attempts of the run's own job, first to last. A placed call has attempts of its own."""
+        """The attempts of the run's own job, first to last. A placed call has attempts of its own.
+
+        A flow that was called inside of a run has a job only if it was placed.
+        """
         sql = (
-            f"SELECT {ATTEMPTS.columns} FROM attempts"
-            " WHERE job = (SELECT id FROM jobs WHERE run = ? AND key = '') ORDER BY number"
+            f"SELECT {ATTEMPTS.columns} FROM attempts WHERE job = (SELECT jobs.id FROM runs"
+            " JOIN jobs ON jobs.run = coalesce(runs.root, runs.id) AND jobs.key = runs.key"
+            " WHERE runs.id = ? ORDER BY jobs.id DESC LIMIT 1) ORDER BY number"
         )
         return await self._database.read(
             lambda connection: [ATTEMPTS.load(row) for row in connection.execute(sql, (run_id,)).fetchall()]
@@ -122,6 +132,7 @@ def _page(connection: Connection, limit: int, cursor: str | None, wanted: Wanted
         "state = ?": wanted.state,
         "sweep = ?": wanted.sweep,
         "host <> '' AND host = ?": wanted.host,
+        "parent = ?": wanted.parent,
         "id >= ?": wanted.since_id,
         "id < ?": cursor,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from farhand_worker.protocol import Checkpoint, ProtocolViolation, TaskBegan
@@ -11,6 +12,7 @@ from ..lifecycle import TASK, may_advance
 from ..model import Json, Page, TaskRun
 from .database import Database
 from .guard import Connection, Variants
+from .parts import among
 from .rows import TASK_RUNS, optional_json, to_json
 
 _ENDED = ("completed", "failed", "cancelled", "crashed")
@@ -22,14 +24,14 @@ class Tasks:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def page(self, run_id: str, after: int = 0, limit: int = 200) -> Page[TaskRun]:
-        """The task runs of a run in the order they were first seen."""
-        sql = (
-            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND number > ? ORDER BY number LIMIT ?"
-        )
+    async def page(
+        self, run_id: str, after: int = 0, limit: int = 200, keys: Sequence[str] | None = None
+    ) -> Page[TaskRun]:
+        """The task runs of a run in the order they were first seen, or those of flows called inside of it."""
+        sql, values = among(keys, f"SELECT {TASK_RUNS.columns} FROM task_runs", "number")
 
         def read(connection: Connection) -> Page[TaskRun]:
-            rows = connection.execute(sql, (run_id, after, limit + 1)).fetchall()
+            rows = connection.execute(sql, (run_id, after, *values, limit + 1)).fetchall()
             items = [TASK_RUNS.load(row) for row in rows[:limit]]
             return Page(items, str(items[-1].number) if len(rows) > limit else None)
 
@@ -148,16 +150,20 @@ class TaskBatch:
             if state in _ENDED and kept:
                 self._final.add(key)
 
-    def began(self, event: TaskBegan) -> None:
-        """The call is running; a failed one is made again."""
-        key = event.key
+    def may_begin(self, key: str) -> bool:
+        """Whether the call is not over already."""
         state = self._states.get(key, "queued")
-        if state != "running" and not may_advance(TASK, state, "running"):
+        return state == "running" or may_advance(TASK, state, "running")
+
+    def began(self, event: TaskBegan, flow_run: str | None = None) -> None:
+        """The call is running; a failed one is made again. ``flow_run`` is the run of a call of a flow."""
+        key = event.key
+        if not self.may_begin(key):
             return
         self._states[key] = "running"
         self._final.discard(key)
         facts = self._facts[key] = (
-            optional_json(event.needs or None), optional_json(event.tags or None), None, None
+            optional_json(event.needs or None), optional_json(event.tags or None), event.nested, flow_run
         )  # fmt: skip
         self._rows[key] = (
             event.name, "running", event.scope, event.index, 0, self._worker,

@@ -36,6 +36,7 @@ async def list_runs(
     host: Annotated[
         str | None, Query(description="Only runs that are on this machine, or were last.")
     ] = None,
+    parent: Annotated[str | None, Query(description="Only runs of flows that this run called.")] = None,
     text: Annotated[
         str | None,
         Query(
@@ -47,7 +48,7 @@ async def list_runs(
     if state is not None and state not in RUN:
         raise HTTPException(422, f"state: must be one of {', '.join(RUN)}")
     page = await services.runs.page(
-        limit, cursor, flow, state, sweep=sweep, since=since, text=text, host=host
+        limit, cursor, flow, state, sweep=sweep, since=since, text=text, host=host, parent=parent
     )
     return JsonResponse(page_view(page, [run_view(run) for run in page.items]))
 

@@ -49,8 +49,9 @@ class RunView:
 
     ``name`` is what the flow's ``run_name`` makes of the parameters, empty without one. ``progress`` is what
     the flow said last: ``{"at", "done", "total"?, "message"?}``. ``scheduled_for`` is the fire time of the
-    ``schedule`` that started it. ``result`` is the value itself, or ``{"enc", "size", "digest"?}`` for what
-    is not inline JSON; ``result_form`` tells the two apart: json, reference or null.
+    ``schedule`` that started it. A flow that was called inside of a run has a run with a ``parent``, and the
+    ``root`` whose job it goes on under. ``result`` is the value itself, or ``{"enc", "size", "digest"?}`` for
+    what is not inline JSON; ``result_form`` tells the two apart: json, reference or null.
     """
 
     id: str
@@ -72,6 +73,8 @@ class RunView:
     bundle: str
     fingerprint: str
     retry_of: str | None
+    parent: str | None
+    root: str | None
     sweep: str | None
     schedule: str | None
     scheduled_for: float | None

@@ -371,8 +371,8 @@ def test_a_task_that_prefers_a_machine_runs_here_in_a_script() -> None:
 
 
 def test_a_nested_flow_is_one_call_of_its_parent(journal: Any) -> None:
-    inner = flow(name="inner")(lambda: current_run().task)
-    assert run_here(inner) == "inner"
+    inner = flow(name="inner")(lambda: [current_run().flow, current_run().task])
+    assert run_here(inner) == ["inner", None]
     assert states(journal()) == ["completed"]
     assert journal()[0][1]["flow"] == "here"
 

@@ -236,3 +236,34 @@ def test_an_ended_run_is_retried_from_its_page_and_the_new_one_is_shown(
     assert (services.runs.items[new].retry_of, services.runs.items[new].reason) == ("0run2", "start")
     foreign = browser.post("/runs/0run2/retry", headers={"sec-fetch-site": "cross-site"})
     assert foreign.status_code == 403
+
+
+def test_a_called_flow_links_to_its_caller_and_back_and_is_cancelled_with_it(
+    app: Any, services: FakeServices
+) -> None:
+    services.runs.items["0run3"] = make_run(
+        "0run3",
+        state="running",
+        ended_at=None,
+        result=None,
+        name="part 3",
+        parent="0run1",
+        root="0run1",
+        key="k",
+    )
+    services.runs.task_runs = [
+        TaskRun(
+            "0run1", "k", 1, "part", "running", flow_run="0run3", progress={"at": T0, "done": 1, "total": 4}
+        ),
+        TaskRun("0run1", "a", 2, "fit", "completed"),
+        TaskRun("0run1", "b", 3, "judge", "running", needs=("a", "k")),
+    ]
+    browser = signed_in(app)
+    inner, outer = browser.get("/runs/0run3").text, browser.get("/runs/0run1").text
+    assert '<a href="../runs/0run1">' in inner
+    assert "<h1>part 3</h1>" in inner
+    assert "Cancel run" not in inner
+    assert '<a href="../runs/0run3">part</a>' in outer
+    assert "1 of 4" in outer
+    assert "after 1, 2" in outer
+    assert 'title="called by run 0run1"' in browser.get("/").text

@@ -256,8 +256,10 @@ class Assign:
     ``hook`` (``args`` encodes the summary of a run that has ended, ``key`` is ``hook:STATE:INDEX``: the
     flow's hook of that state and place). ``entry`` is ``module:name`` inside the bundle. ``kept`` counts
     outcomes of earlier attempts; when it is not zero the engine asks for them before it starts.
-    ``settings`` may hold ``silence_timeout_s``, ``isolated`` (an engine of its own) and ``secrets`` (an
-    engine is only shared by jobs that declare the same).
+    ``settings`` may hold ``silence_timeout_s``, ``isolated`` (an engine of its own), ``secrets`` (an
+    engine is only shared by jobs that declare the same); ``called``, key → run id of the flows that an
+    earlier attempt had called and that have not ended; and, for a job that belongs to a flow called inside of
+    the run, ``nested``: the ``key``, ``flow`` and run ``id`` of that call.
     """
 
     type: ClassVar[str] = "assign"
@@ -355,6 +357,9 @@ MESSAGES: Dict[str, Type[Any]] = {
 # A Value is {"enc": "json" | "pickle", "text": …} or, over INLINE_BYTES_MAX, {"enc": …, "digest":
 # "sha256:…", "size": bytes}. JSON text is canonical; a pickle's text is base64 of protocol 5 and is
 # never opened by the server. An Error is {"type", "module", "message", "traceback", "pickle"?}.
+#
+# ``nested`` is the key of the innermost call of a flow that an event comes from; none for what belongs to no
+# flow but the run's own.
 
 
 @dataclass(frozen=True)
@@ -383,6 +388,7 @@ class Log:
     stream: str = "stdout"
     level: str = "info"
     task: Optional[str] = None
+    nested: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -393,6 +399,7 @@ class Metric:
     at: float
     values: Dict[str, float]
     task: Optional[str] = None
+    nested: Optional[str] = None
 
 
 @dataclass(frozen=True)
@@ -405,13 +412,16 @@ class Progress:
     total: Optional[float] = None
     message: Optional[str] = None
     task: Optional[str] = None
+    nested: Optional[str] = None
 
 
 @dataclass(frozen=True)
 class TaskBegan:
     """A task call began in this engine. ``index`` is its place in a ``.map()``.
 
-    ``needs`` are the keys of the calls whose results it takes or waits for; at most a thousand.
+    ``needs`` are the keys of the calls whose results it takes or waits for; at most a thousand. ``flow`` is
+    given for the call of a flow, which has a run of its own: ``id`` (the run's, unless it is taken), ``name``
+    and ``entry`` of the flow, ``params``, ``run_name``, and ``hooks`` and ``secrets`` as in its settings.
     """
 
     kind: ClassVar[str] = "task"
@@ -422,11 +432,16 @@ class TaskBegan:
     index: Optional[int] = None
     needs: Optional[List[str]] = None
     tags: Optional[List[str]] = None
+    nested: Optional[str] = None
+    flow: Optional[Dict[str, Any]] = None
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A task call ended. ``kept`` is false when the outcome cannot be replayed."""
+    """A task call ended. ``kept`` is false when the outcome cannot be replayed.
+
+    ``flow`` is given for the call of a flow: its run ends with it, for this ``reason`` and ``message``.
+    """
 
     kind: ClassVar[str] = "checkpoint"
     key: str
@@ -440,11 +455,13 @@ class Checkpoint:
     kept: bool = True
     value: Optional[Dict[str, Any]] = None
     error: Optional[Dict[str, Any]] = None
+    nested: Optional[str] = None
+    flow: Optional[Dict[str, Any]] = None
 
 
 @dataclass(frozen=True)
 class Call:
-    """A placed call: a job of its own, on a machine that fits ``ask``."""
+    """A placed call: a job of its own, on a machine that fits ``ask``. ``flow`` as in `TaskBegan`."""
 
     kind: ClassVar[str] = "call"
     key: str
@@ -458,6 +475,8 @@ class Call:
     settings: Dict[str, Any] = field(default_factory=dict)
     needs: Optional[List[str]] = None
     tags: Optional[List[str]] = None
+    nested: Optional[str] = None
+    flow: Optional[Dict[str, Any]] = None
 
 
 @dataclass(frozen=True)
@@ -471,6 +490,7 @@ class Artifact:
     at: float
     media_type: str = "application/octet-stream"
     task: Optional[str] = None
+    nested: Optional[str] = None
 
 
 @dataclass(frozen=True)
