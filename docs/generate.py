@@ -79,13 +79,16 @@ def cli_blocks() -> dict[str, str]:
 
 
 def _worker_options() -> str:
-    from farhand_worker.__main__ import _parser
+    from farhand_worker.settings import FILE_NAME, SETTINGS
+    from farhand_worker.units import switch
 
-    rows = ["| option | meaning |", "|---|---|"]
-    for action in _parser()._actions:
-        names = ", ".join(f"`{name}`" for name in action.option_strings)
-        metavar = f" {action.metavar or action.dest.upper()}" if action.nargs is None else ""
-        rows.append(f"| {names}{metavar} | {action.help} |")
+    rows = [f"| option | environment | `{FILE_NAME}` `[worker]` | meaning |", "|---|---|---|---|"]
+    for setting in SETTINGS:
+        if not setting.own:
+            flags = ", ".join(f"`{flag}`" for flag in setting.flags)
+            metavar = "" if setting.read is switch else f" {setting.metavar}"
+            keys = ", ".join(f"`{key}`" for key in setting.keys)
+            rows.append(f"| {flags}{metavar} | `{setting.variable}` | {keys} | {setting.help} |")
     return "\n".join(rows) + "\n"
 
 

@@ -367,7 +367,15 @@ async def stubborn(server: FakeServer, job: str) -> tuple[int, int]:
 class AgentProcess:
     """A real agent in a real process, and what can be done to it."""
 
-    def __init__(self, server: FakeServer, state: Path, *options: str, python: str = sys.executable) -> None:
+    def __init__(
+        self,
+        server: FakeServer,
+        state: Path,
+        *options: str,
+        python: str = sys.executable,
+        token_file: bool = True,
+    ) -> None:
+        self._token_file = token_file
         self.state = state
         self.server = server
         self._options = options
@@ -378,7 +386,8 @@ class AgentProcess:
     def start(self, **environ: str) -> AgentProcess:
         token = self.state.with_name("token")
         token.write_text(TOKEN)
-        command = [self._python, "-m", "farhand_worker", "--token-file", str(token)]
+        command = [self._python, "-m", "farhand_worker"]
+        command += ["--token-file", str(token)] if self._token_file else []
         if "--url" not in self._options and "--url-file" not in self._options:
             command += ["--url", self.server.url]
         command += ["--state-dir", str(self.state), "--parallel", "4", *self._options]

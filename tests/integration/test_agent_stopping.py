@@ -143,7 +143,7 @@ async def test_the_token_is_in_no_argument_environment_or_log(server: FakeServer
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--url", "http://farhand.example"], "is not encrypted: use wss:// or https://"),
+        (["--url", "http://farhand.example"], "is not encrypted: use wss:// (https:// for"),
         (["--url", "ftp://127.0.0.1"], "use https://HOST:PORT"),
         (["--url", "http://127.0.0.1:1", "--python", "/nowhere/python"], "is no Python that runs here"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from .program import finish
@@ -19,5 +21,8 @@ def worker(arguments: tuple[str, ...]) -> None:
     All options are those of the program farhand-worker; `farhand worker --help` lists them.
     """
     from farhand_worker.__main__ import main as work
+    from farhand_worker.credential import hide
 
+    if sys.argv[-len(arguments) - 1 :] == ["worker", *arguments]:
+        hide(arguments)
     finish(work(list(arguments)) or 0)

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import psutil
@@ -29,6 +29,8 @@ from ..model import LOCAL_WORKER
 
 log = logging.getLogger("farhand")
 
+_OURS = "FARHAND_"
+_OF_THIS_MACHINE = frozenset(f"FARHAND_WORKER_{name}" for name in ("CPUS", "GPUS", "RAM_MB", "PASS_ENV"))
 _LOOK_S = 0.2
 _START_S = 10.0
 _RESPAWN_S = 0.5
@@ -118,6 +120,7 @@ class LocalWorker(Service):
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
+                    env=environment(os.environ),
                     pass_fds=(reading,),
                     start_new_session=True,
                 )
@@ -148,6 +151,11 @@ class LocalWorker(Service):
             log.error("the local worker (pid %s) did not end in time; it is killed", process.pid)
             _signal(process, signal.SIGKILL)
             await _ended(process)
+
+
+def environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a local worker: the server's, without its secrets and other workers' settings."""
+    return {k: v for k, v in environ.items() if not k.startswith(_OURS) or k in _OF_THIS_MACHINE}
 
 
 def holder(directory: Path) -> int | None:

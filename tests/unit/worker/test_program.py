@@ -20,7 +20,10 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "a token is needed: --token-file"),
+        ([], "a token is needed: --token-file FILE, FARHAND_WORKER_TOKEN"),
+        (["--parallel", "none"], "--parallel: 'none' is no whole number from 1"),
+        (["--artifact-url", "http://10.0.0.1"], "http://10.0.0.1 is not encrypted: use wss:// (https:// for"),
+        (["--cwd", "/no/where"], "--cwd: /no/where is no directory"),
         (["--token-file", "nowhere.token"], "cannot be read from nowhere.token: No such file or directory"),
         (["--token-fd", "250"], "cannot be read from descriptor 250"),
         (["--python", "/no/python"], "--python /no/python is no Python that runs here: No such file"),
@@ -53,9 +56,34 @@ def test_a_state_directory_that_cannot_be_written_is_2(
     assert "cannot be written (Not a directory); choose another --state-dir" in caplog.messages[-1]
 
 
+def test_without_an_address_it_is_2(caplog: pytest.LogCaptureFixture) -> None:
+    assert main([]) == 2
+    assert "the server's address is needed: --url" in caplog.messages[-1]
+
+
+def test_more_slots_than_cores_is_worth_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("FARHAND_WORKER_PARALLEL", "9999")
+    assert main([*HERE, "--token-file", str(tmp_path / "none")]) == 2
+    assert [m for m in caplog.messages if "--parallel 9999 is above the" in m] == [caplog.messages[0]]
+
+
+def test_the_file_of_settings_lies_in_the_directory_it_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("farhand.toml").write_text("[worker]\nurl = 'http://127.0.0.1:1'\ntoken_file = 'missing'\n")
+    assert main([]) == 2
+    assert f"cannot be read from {tmp_path / 'missing'}" in caplog.messages[-1]
+    Path("farhand.toml").write_text("[worker]\nlables = []\n")
+    assert main(HERE) == 2
+    assert "unknown settings under [worker]: lables" in caplog.messages[-1]
+
+
 def test_an_interrupt_before_anything_runs_is_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: object) -> None:
+    def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("farhand_worker.__main__._token", interrupted)
+    monkeypatch.setattr("farhand_worker.__main__.options", interrupted)
     assert main(HERE) == 130

@@ -6,11 +6,13 @@ import ipaddress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from .usage import Usage
+
 _ATTACH = "/api/v1/workers/attach"
 _SCHEMES = {"http": ("http", "ws"), "https": ("https", "wss"), "ws": ("http", "ws"), "wss": ("https", "wss")}
 
 
-class BadAddress(Exception):
+class BadAddress(Usage):
     """The address cannot be used; the message says why and what would be."""
 
 
@@ -70,6 +72,7 @@ def parse(url: str, insecure: bool = False) -> Address:
     address = Address(secure, parts.hostname, port or (443 if secure else 80), base)
     if not (secure or insecure or address.loopback):
         raise BadAddress(
-            f"{url} is not encrypted: use wss:// or https://, or --insecure on a network you trust"
+            f"{text} is not encrypted: use wss:// (https:// for --artifact-url), "
+            "or --insecure on a network you trust"
         )
     return address

@@ -55,6 +55,11 @@ class Cache:
         """The file of a blob."""
         return await self._once("blob " + digest, lambda: self._fetch_blob(digest))
 
+    @property
+    def fetching(self) -> bool:
+        """Whether something is on its way here."""
+        return bool(self._running)
+
     async def upload(self, digest: str, job: str, lease: int) -> None:
         """Bring a blob to the server. Raises `TransferFailed`, or FileNotFoundError when it is lost."""
         source = self._state.blobs / hex_of(digest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Dict, List, Mapping, Tuple
+from typing import Dict, Iterable, List, Mapping, Tuple
 
 from .protocol import ENGINE_ID_VARIABLE
 
@@ -27,14 +27,20 @@ HARMLESS = ("TOKENIZERS_PARALLELISM", "*_MAX_TOKENS", "*_TOKENS_MAX", "*TOKENIZE
 _OWN = "FARHAND_*"
 
 
-def user_environment(environ: Mapping[str, str]) -> Tuple[Dict[str, str], List[str]]:
-    """What user code gets of ``environ``, and the sorted names it does not get."""
+def user_environment(
+    environ: Mapping[str, str], passed: Iterable[str] = ()
+) -> Tuple[Dict[str, str], List[str]]:
+    """What user code gets of ``environ``, and the sorted names it does not get.
+
+    The names in ``passed`` it gets whatever they look like; those of farhand's own never.
+    """
+    allowed = frozenset(passed)
     kept: Dict[str, str] = {}
     withheld: List[str] = []
     for name, value in environ.items():
         if _matches(name, (_OWN,)):
             continue
-        if _matches(name, CREDENTIALS) and not _matches(name, HARMLESS):
+        if _matches(name, CREDENTIALS) and not (_matches(name, HARMLESS) or name in allowed):
             withheld.append(name)
         else:
             kept[name] = value

@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional
 
 from .cgroup import cpu_quota, memory_limit
 from .protocol import Inventory
+from .usage import Usage
 
 CUDA_MASK = "CUDA_VISIBLE_DEVICES"
 """The variable that says which GPUs a process sees."""
@@ -23,7 +24,7 @@ _OTHER_GPUS = ("kfd", "dxg", "nvhost-gpu")
 _MIB = 1024 * 1024
 
 
-class BadInventory(Exception):
+class BadInventory(Usage):
     """An amount cannot be believed; the message says which, and what would help."""
 
 

@@ -14,6 +14,7 @@ from . import __version__
 from .address import Address
 from .trust import Trust
 
+_ARTIFACTS = "/api/v1/artifacts/"
 _CHUNK_BYTES = 256 * 1024
 _TIMEOUT_S = 30.0
 _OK = frozenset({200, 201, 204})
@@ -32,11 +33,22 @@ class Corrupt(TransferFailed):
 
 
 class Transfer:
-    """Gets and puts files. ``address`` may change between calls: a server can come back elsewhere."""
+    """Gets and puts files. ``address`` may change between calls: a server can come back elsewhere.
 
-    def __init__(self, token: str, address: Optional[Address] = None, pin: Optional[str] = None) -> None:
+    ``artifacts`` is another way to the server's artifacts, where there is one.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        address: Optional[Address] = None,
+        pin: Optional[str] = None,
+        artifacts: Optional[Address] = None,
+    ) -> None:
         self._token = token
+        self._artifacts = artifacts
         self._trust = Trust(pin)
+        self._trust_apart = Trust()
         self.address = address
 
     def tls(self) -> ssl.SSLContext:
@@ -52,13 +64,13 @@ class Transfer:
     def put(self, digest: str, source: Path, headers: Dict[str, str]) -> None:
         """Upload the file ``source`` under ``digest``. Raises `TransferFailed`, or OSError for the file."""
         length = {"Content-Length": str(source.stat().st_size), "Content-Type": "application/octet-stream"}
-        path = f"/api/v1/artifacts/{digest}"
+        path = _ARTIFACTS + digest
         self._exchange("PUT", path, {**headers, **length}, source, lambda response: response.read())
 
     def has(self, digest: str) -> bool:
         """Whether the server holds ``digest``. Raises `TransferFailed` when it does not say."""
         try:
-            self._exchange("HEAD", f"/api/v1/artifacts/{digest}", {}, None, lambda response: response.read())
+            self._exchange("HEAD", _ARTIFACTS + digest, {}, None, lambda response: response.read())
         except TransferFailed as error:
             if error.final:
                 return False
@@ -73,11 +85,12 @@ class Transfer:
         source: Optional[Path],
         consume: Callable[[http.client.HTTPResponse], object],
     ) -> None:
+        address = self._way(path)
         try:
-            connection = self._connection()
+            connection = self._connection(address)
         except OSError as error:
             raise TransferFailed(f"{method} {path}: {error or type(error).__name__}", False) from error
-        base = self.address.base if self.address else ""
+        base = address.base
         every = {"Authorization": f"Bearer {self._token}", "User-Agent": f"farhand-worker/{__version__}"}
         try:
             if source is None:
@@ -97,13 +110,26 @@ class Transfer:
         finally:
             connection.close()
 
-    def _connection(self) -> http.client.HTTPConnection:
-        address = self.address
+    def _way(self, path: str) -> Address:
+        apart = self._artifacts if path.startswith(_ARTIFACTS) else None
+        address = apart or self.address
         if address is None:
             raise TransferFailed("no server is known yet", False)
+        return address
+
+    def _context(self, address: Address) -> ssl.SSLContext:
+        """A pin is of the server's own certificate; what lies elsewhere is trusted as the system does."""
+        own = self.address is not None and (address.host, address.port) == (
+            self.address.host,
+            self.address.port,
+        )
+        return (self._trust if own else self._trust_apart).context(address)
+
+    def _connection(self, address: Address) -> http.client.HTTPConnection:
         if address.secure:
+            context = self._context(address)
             return http.client.HTTPSConnection(
-                address.host, address.port, timeout=_TIMEOUT_S, context=self.tls()
+                address.host, address.port, timeout=_TIMEOUT_S, context=context
             )
         return http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
 

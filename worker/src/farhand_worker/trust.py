@@ -13,13 +13,14 @@ import ssl
 from typing import Optional
 
 from .address import Address
+from .usage import Usage
 
 _PIN = re.compile(r"sha256:([0-9a-f]{64})")
 _PARTIAL_CHAIN = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
 _TIMEOUT_S = 10.0
 
 
-class BadPin(Exception):
+class BadPin(Usage):
     """The pin is none; the message says how one reads."""
 
 

@@ -1,0 +1,106 @@
+"""The worker program from outside: what it says, what it shows nobody, and when it leaves by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.agent_server import TOKEN, AgentProcess, FakeServer, until
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    server = await FakeServer().start()
+    yield server
+    await server.close()
+
+
+def everything_shown(kind: str) -> dict[int, bytes]:
+    """Every process's command line or first environment, as other processes can read it."""
+    shown: dict[int, bytes] = {}
+    for path in Path("/proc").glob(f"[0-9]*/{kind}"):
+        try:
+            shown[int(path.parent.name)] = path.read_bytes()
+        except OSError:
+            continue  # gone meanwhile
+    return shown
+
+
+@pytest.mark.fault("3.50")
+@pytest.mark.parametrize("way", ["argument", "variable"])
+async def test_a_token_is_in_no_command_line_environment_or_log(
+    server: FakeServer, tmp_path: Path, way: str
+) -> None:
+    given = ["--token", TOKEN] if way == "argument" else []
+    environ = {"FARHAND_WORKER_TOKEN": TOKEN} if way == "variable" else {}
+    environ |= {"A_SERVICE_TOKEN": "kept-back", "HF_TOKEN": "passed-on", "TOKENIZERS_PARALLELISM": "false"}
+    agent = AgentProcess(server, tmp_path / "state", *given, "--pass-env", "HF_TOKEN", token_file=False)
+    agent.start(**environ)
+    try:
+        await server.attached()
+        await server.assign("j", "import os; log(repr(sorted(os.environ.items())))\nvalue = outcomes.get()")
+        await until(lambda: server.record("j").texts(), "the engine says its environment")
+        for kind in ("cmdline", "environ"):
+            assert [pid for pid, text in everything_shown(kind).items() if TOKEN.encode() in text] == []
+        seen = server.record("j").texts()[0]
+        assert ("passed-on" in seen, "kept-back" in seen, "TOKENIZERS_PARALLELISM" in seen) == (
+            True,
+            False,
+            True,
+        )
+        assert TOKEN not in agent.log + seen
+        assert agent.log.count("kept from user code, as they look like credentials: A_SERVICE_TOKEN") == 1
+        assert "kept-back" not in agent.log
+    finally:
+        agent.close()
+
+
+async def test_it_leaves_when_there_was_nothing_to_do_for_a_while(server: FakeServer, tmp_path: Path) -> None:
+    agent = AgentProcess(server, tmp_path / "state", "--max-idle", "1.5").start()
+    try:
+        await server.attached()
+        await server.assign("j", "import time; time.sleep(2.5)")  # longer than it may be idle: a job is work
+        assert (await server.ended("j"))[1]["state"] == "completed"
+        assert await agent.exit_code(20) == 0
+        assert "nothing to do for 1.5 s; stopping" in agent.log
+        assert [bye.reason for bye in server.byes] == ["nothing to do for 1.5 s; stopping"]
+    finally:
+        agent.close()
+
+
+async def test_it_says_what_it_has_and_offers(server: FakeServer, tmp_path: Path) -> None:
+    told = ["--cpus", "3", "--gpus", "2", "--ram-mb", "2G", "--labels", "gpu,zone=eu"]
+    told += ["--shared-path", "/srv/data", "--service-host", "mill.example"]
+    agent = AgentProcess(server, tmp_path / "state", *told).start(CUDA_VISIBLE_DEVICES="GPU-a,GPU-b,GPU-c")
+    try:
+        await server.attached()
+        hello = server.hellos[0]
+        assert hello.inventory == {"cpus": 3, "gpus": 2, "ram_mb": 2048, "devices": ["GPU-a", "GPU-b"]}
+        assert (hello.labels, hello.shared_paths) == (["gpu", "zone=eu"], ["/srv/data"])
+        assert hello.service_host == "mill.example"
+    finally:
+        agent.close()
+
+
+async def test_it_says_that_it_runs_cancels_and_dials_again(server: FakeServer, tmp_path: Path) -> None:
+    agent = AgentProcess(server, tmp_path / "state").start()
+    try:
+        await server.attached()
+        await server.assign("j", "value = outcomes.get()")
+        await until(lambda: server.record("j").events["engine"], "it started")
+        await server.cancel("j")
+        await server.ended("j")
+        server.cut()
+        await server.attached(2)
+        lines = agent.log.splitlines()
+        said = [line.split(" ", 2)[2] for line in lines]
+        assert f"INFO attached to {server.url} as a-worker with labels demo" in said
+        assert "INFO run j (flow, lease 1)" in said
+        assert any(line.startswith("INFO cancel j (") for line in said)
+        assert any(line.startswith("WARNING disconnected: ") and "; retrying in " in line for line in said)
+    finally:
+        agent.close()
