@@ -89,6 +89,14 @@ def _log_format(value: Any) -> str:
     return str(value)
 
 
+def _flag(value: Any) -> bool:
+    known = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False, "": False}
+    try:
+        return known[str(value).lower()]
+    except KeyError:
+        raise ValueError("is neither true nor false") from None
+
+
 def _cores() -> int:
     return os.cpu_count() or 1
 
@@ -114,6 +122,12 @@ _SIZE_MIN = 1024 * 1024
 SETTINGS: tuple[Setting, ...] = (
     Setting("home", "~/.farhand", _home, "Where the store, blobs, keys and journals lie."),
     Setting("database", "", _database, "The PostgreSQL database of the store; none: SQLite in the home."),
+    Setting(
+        "migrate_without_backup",
+        False,
+        _flag,
+        "Upgrade a store of an older version without a copy of it first.",
+    ),
     Setting("keep", "30d", seconds, "How long ended runs are kept, with all they left; 0 keeps for ever."),
     Setting("keep_audit", "365d", seconds, "How long the audit log goes back; 0 keeps all of it."),
     Setting("host", "127.0.0.1", str, "The address the server listens on."),
@@ -154,6 +168,7 @@ class Config:
 
     home: Path
     database: str
+    migrate_without_backup: bool
     keep: float
     keep_audit: float
     host: str

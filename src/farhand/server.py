@@ -77,7 +77,10 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
         store = await Store.open(
-            home / "farhand.db", on_death=self._on_store_death, url=self._config.database
+            home / "farhand.db",
+            on_death=self._on_store_death,
+            url=self._config.database,
+            without_backup=self._config.migrate_without_backup,
         )
         try:
             await self._serve_store(store)

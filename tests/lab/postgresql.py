@@ -180,7 +180,7 @@ def migrated() -> str:
 
     url = shared().database()
     name = url.rpartition("/")[2]
-    postgresql.open_writing(url, packaged("postgresql")).close()
+    postgresql.open_writing(url, packaged("postgresql"), None).close()
     return name
 
 

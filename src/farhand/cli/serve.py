@@ -40,6 +40,11 @@ from .program import finish
     help="A PostgreSQL database for the store, postgresql://user@host/name; SQLite in the home by default.",
 )
 @click.option(
+    "--migrate-without-backup",
+    is_flag=True,
+    help="Upgrade a store of an older version without a copy of it first.",
+)
+@click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     help="How to log to stderr: text, or an object a line.",
@@ -57,6 +62,7 @@ def serve(
     tls_key: str | None,
     home: Path | None,
     database: str | None,
+    migrate_without_backup: bool,
     log_format: str | None,
     no_open: bool,
 ) -> None:
@@ -79,6 +85,7 @@ def serve(
         "tls_key": tls_key,
         "home": home,
         "database": database,
+        "migrate_without_backup": migrate_without_backup or None,
         "log_format": log_format,
     }
     root = None if directory is None else directory.absolute()

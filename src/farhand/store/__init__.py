@@ -73,16 +73,18 @@ class Store:
         self.retention = Retention(database)
 
     @classmethod
-    async def open(cls, path: Path, on_death: OnDeath | None = None, url: str = "") -> Store:
+    async def open(
+        cls, path: Path, on_death: OnDeath | None = None, url: str = "", *, without_backup: bool = False
+    ) -> Store:
         """Open the store in ``path`` (a file, or a home directory, whose ``store.db`` it is then).
 
         With the ``url`` of a PostgreSQL database the store is there, and ``path`` only names the home.
 
-        Takes the home's lock and migrates what an older farhand wrote, after a backup. ``on_death`` is
-        called, on the event loop, should the writer end: nothing can be stored from then on. Raises
-        `StoreLocked` or `StoreTooNew`.
+        Takes the home's lock and migrates what an older farhand wrote, after a backup unless told otherwise.
+        ``on_death`` is called, on the event loop, should the writer end: nothing can be stored from then on.
+        Raises `StoreLocked` or `StoreTooNew`.
         """
-        database = await Database.open(path, on_death, url=url)
+        database = await Database.open(path, on_death, url=url, without_backup=without_backup)
         try:
             meta = await Meta.load(database)
         except BaseException:

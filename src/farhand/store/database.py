@@ -49,14 +49,16 @@ class Database:
         on_death: OnDeath | None = None,
         migrations: Sequence[Migration] | None = None,
         url: str = "",
+        *,
+        without_backup: bool = False,
     ) -> Database:
-        """Take the home, migrate the store and start the threads.
+        """Take the home, migrate the store, after a backup unless told otherwise, and start the threads.
 
         Without a ``url`` of PostgreSQL the store is the SQLite file ``path``. Raises `StoreLocked` when
         another process owns the home or the database, `StoreTooNew` when it is from a newer farhand,
-        `Usage` when the home lies on a network file system or the url is none.
+        `Usage` when the home lies on a network file system, the url is none or a backup cannot be made.
         """
-        lock, session, connect = await asyncio.to_thread(_prepare, path, migrations, url)
+        lock, session, connect = await asyncio.to_thread(_prepare, path, migrations, url, without_backup)
         return cls(lock, session, connect, on_death)
 
     @property
@@ -107,7 +109,7 @@ class Database:
 _Opened = tuple[HomeLock, Session, Callable[[], Session]]
 
 
-def _prepare(path: Path, migrations: Sequence[Migration] | None, url: str) -> _Opened:
+def _prepare(path: Path, migrations: Sequence[Migration] | None, url: str, without_backup: bool) -> _Opened:
     if path.is_dir():
         path = path / FILE_NAME
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -116,32 +118,36 @@ def _prepare(path: Path, migrations: Sequence[Migration] | None, url: str) -> _O
     lock = HomeLock(path.with_name(LOCK_NAME))
     try:
         if url:
-            return (lock, *_postgresql(url, migrations))
-        return (lock, *_sqlite(path, migrations or packaged("sqlite")))
+            return (lock, *_postgresql(url, migrations, None if without_backup else path.parent))
+        return (lock, *_sqlite(path, migrations or packaged("sqlite"), without_backup))
     except BaseException:
         lock.release()
         raise
 
 
-def _sqlite(path: Path, migrations: Sequence[Migration]) -> tuple[Session, Callable[[], Session]]:
+def _sqlite(
+    path: Path, migrations: Sequence[Migration], without_backup: bool
+) -> tuple[Session, Callable[[], Session]]:
     with naming_damage(path):
         refuse_newer(path, migrations)
         refuse_damaged(path)
         connection = open_writing(path)
         try:
-            migrate(connection, path, migrations)
+            migrate(connection, path, migrations, without_backup=without_backup)
         except BaseException:
             connection.close()
             raise
     return SqliteSession(connection), partial(open_reading, path)
 
 
-def _postgresql(url: str, migrations: Sequence[Migration] | None) -> tuple[Session, Callable[[], Session]]:
+def _postgresql(
+    url: str, migrations: Sequence[Migration] | None, backups: Path | None
+) -> tuple[Session, Callable[[], Session]]:
     if not url.startswith(("postgresql://", "postgres://")):
         raise Usage("database: give the address of a PostgreSQL database, like postgresql://user@host/name")
     try:
         from . import postgresql  # noqa: PLC0415 its driver is an extra
     except ImportError as error:
         raise Usage(f"PostgreSQL needs a driver ({error}): pip install 'farhand[postgres]'") from error
-    session = postgresql.open_writing(url, migrations or packaged("postgresql"))
+    session = postgresql.open_writing(url, migrations or packaged("postgresql"), backups)
     return session, partial(postgresql.open_reading, url)

@@ -57,11 +57,20 @@ def refuse_newer(path: Path, migrations: Sequence[Migration]) -> None:
         )
 
 
-def migrate(connection: sqlite3.Connection, path: Path, migrations: Sequence[Migration]) -> None:
-    """Run what is missing. ``connection`` is in autocommit mode and the only one that writes."""
+def migrate(
+    connection: sqlite3.Connection,
+    path: Path,
+    migrations: Sequence[Migration],
+    *,
+    without_backup: bool = False,
+) -> None:
+    """Run what is missing, after a backup unless told otherwise.
+
+    ``connection`` is in autocommit mode and the only one that writes.
+    """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     missing = [migration for migration in migrations if migration.number > version]
-    if missing and version > 0:
+    if missing and version > 0 and not without_backup:
         back_up(connection, path.with_name(f"{path.name}.schema-{version}.backup"))
     for migration in missing:
         _run(connection, migration)

@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ from psycopg.postgres import types as builtin_types
 from psycopg.pq import TransactionStatus
 
 from ..errors import Conflict, StoreLocked, StoreTooNew, Unreachable, Usage
+from .dump import dump
 from .guard import Connection, Cursor
 from .migrate import Migration
 from .session import Fenced
@@ -269,8 +271,8 @@ class OwningSession(PostgresSession):
         return bool(row and row[0])
 
 
-def open_writing(url: str, migrations: Sequence[Migration]) -> OwningSession:
-    """Own the database and bring it to the newest schema.
+def open_writing(url: str, migrations: Sequence[Migration], backups: Path | None) -> OwningSession:
+    """Own the database and bring it to the newest schema, after a dump to the directory ``backups``, if any.
 
     Raises `StoreLocked`, `StoreTooNew`, `Unreachable`, or `Usage` when it cannot hold a store.
     """
@@ -278,7 +280,7 @@ def open_writing(url: str, migrations: Sequence[Migration]) -> OwningSession:
     try:
         _refuse_unfit(session.connection, url)
         session.lock()
-        _migrate(session.connection, migrations, url)
+        _migrate(session.connection, migrations, url, backups)
         session.take()
     except BaseException:
         session.close()
@@ -331,7 +333,9 @@ def _refuse_unfit(connection: psycopg.Connection[Any], url: str) -> None:
         raise Usage(f"{_name(url)} does not keep its text as UTF8; create the database with ENCODING 'UTF8'")
 
 
-def _migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration], url: str) -> None:
+def _migrate(
+    connection: psycopg.Connection[Any], migrations: Sequence[Migration], url: str, backups: Path | None
+) -> None:
     """Run what is missing, each in one transaction together with its number."""
     connection.execute(
         b"CREATE TABLE IF NOT EXISTS schema_migrations (number BIGINT PRIMARY KEY, name TEXT NOT NULL)"
@@ -345,6 +349,9 @@ def _migrate(connection: psycopg.Connection[Any], migrations: Sequence[Migration
             found=found,
             known=known,
         )
+    if 0 < found < known and backups is not None:
+        schema = connection.execute(b"SELECT current_schema()").fetchone()
+        dump(url, _name(url), schema[0] if schema else "public", backups / f"postgresql.schema-{found}.dump")
     for migration in migrations:
         if migration.number > found:
             with connection.transaction():
