@@ -62,6 +62,13 @@ class NotSupported(FarhandError):
     exit_code = 2
 
 
+class NotIncluded(FarhandError):
+    """A file of the project was imported that its flow is not known to reach; name it under include in
+    farhand.toml."""
+
+    code = "not_included"
+
+
 class NotSerializable(FarhandError):
     """The value cannot leave its process; return something that JSON or pickle can carry."""
 

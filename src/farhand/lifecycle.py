@@ -131,8 +131,9 @@ class Ending:
     """How an attempt ended.
 
     ``state``: completed, failed or cancelled when user code ended; crashed (the engine died), timeout,
-    silence, stopped (drain, server stop, preemption), not_started (the hand-off failed) or lost (the lease
-    ran out, the worker went away) when it did not. A failure may be one that no retry changes.
+    silence, stopped (drain, server stop, preemption), not_started (the hand-off failed), unfit (that machine
+    cannot import the code or load the arguments) or lost (the lease ran out, the worker went away) when it
+    did not. A failure may be one that no retry changes.
     """
 
     state: str
@@ -228,7 +229,7 @@ def _after_handoff(standing: Standing, ending: Ending) -> Verdict:
     """Nobody's fault: queued again at no cost, slower each time user code does not even begin."""
     failed = standing.handoffs_failed + 1
     delay_s = 0.0 if failed <= 1 else min(HANDOFF_DELAY_S_MAX, _HANDOFF_DELAY_S * 2 ** min(failed - 2, 16))
-    if ending.state in ("stopped", "lost"):
+    if ending.state in ("stopped", "lost", "unfit"):
         failed, delay_s = standing.handoffs_failed, 0.0
     return Verdict(
         "queued",

@@ -23,7 +23,8 @@ class Ask:
     """What a job asks of a machine. ``runs_on``: any, server, worker, or a worker's name.
 
     An amount is None where nothing is asked; ``gpus`` 0 asks to be shown none. A job has the amounts of its
-    ``flavor`` from the moment it is made, where it gives none of its own.
+    ``flavor`` from the moment it is made, where it gives none of its own. ``requires_python`` is the
+    project's, such as ``>=3.10,<4``.
     """
 
     labels: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Ask:
     gpus: int | None = None
     ram_mb: int | None = None
     flavor: str = ""
+    requires_python: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,23 +14,6 @@ from .model import LOCAL_WORKER, Ask
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A worker as placement sees it. ``busy`` counts slots taken or promised."""
-
-    name: str
-    labels: frozenset[str]
-    parallel: int
-    busy: int
-    state: str = "online"
-    draining: bool = False
-
-    @property
-    def room(self) -> int:
-        """Free slots."""
-        return self.parallel - self.busy
-
-
-@dataclass(frozen=True, slots=True)
 class Refusal:
     """Why one worker was not taken. ``for_good``: no wait changes it."""
 
@@ -38,6 +21,25 @@ class Refusal:
     code: str
     message: str
     for_good: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A worker as placement sees it. ``busy`` counts slots taken or promised; ``against`` is what the code of
+    the job in question says against it (see `farhand.suitability`)."""
+
+    name: str
+    labels: frozenset[str]
+    parallel: int
+    busy: int
+    state: str = "online"
+    draining: bool = False
+    against: Refusal | None = None
+
+    @property
+    def room(self) -> int:
+        """Free slots."""
+        return self.parallel - self.busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ def _refuse(ask: Ask, labels: Sequence[str], candidate: Candidate) -> Refusal | 
     missing = [label for label in labels if label not in candidate.labels]
     if missing:
         return Refusal(name, "label_missing", f"has no label {', '.join(missing)}", True)
+    if candidate.against is not None and candidate.against.for_good:
+        return candidate.against
     if candidate.state != "online":
         return Refusal(name, candidate.state, f"is {candidate.state}", candidate.state == "offline")
     if candidate.draining:
@@ -82,7 +86,7 @@ def _refuse(ask: Ask, labels: Sequence[str], candidate: Candidate) -> Refusal | 
         return Refusal(name, "no_slots", "has no slots", True)
     if candidate.room <= 0:
         return Refusal(name, "no_slot", f"has {candidate.busy} of {candidate.parallel} slots taken", False)
-    return None
+    return candidate.against
 
 
 def _is_addressed(runs_on: str, name: str) -> bool:

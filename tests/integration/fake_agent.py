@@ -94,6 +94,8 @@ class FakeAgent:
             "grace_s": 0.5,
             "settings": {},
         }
+        if "value" in more:
+            header["args"] = more.pop("value")
         self.send("job", **{**header, **more})
 
     def run(self, entry: str, args: Any = None, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from farhand_worker.manifest import write_manifest
 from tests.integration.fake_agent import FakeAgent, make_runtime
 
 Begin = Callable[..., FakeAgent]
@@ -404,9 +406,40 @@ def test_bad_parameters_fail_the_run_and_are_not_shown(begin: Begin) -> None:
     assert "s3cret" not in result["message"]
 
 
-def test_a_module_that_is_missing_fails_the_run(begin: Begin) -> None:
+def test_a_module_that_is_missing_here_is_for_another_machine_to_import(begin: Begin) -> None:
     agent = begin("import nowhere_to_be_found\n@flow\ndef main(): pass\n")
-    assert agent.run("pipeline:main")["reason"] == "import"
+    result = agent.run("pipeline:main")
+    assert (result["state"], result["reason"]) == ("unfit", "code_missing")
+    assert result["error"]["type"] == "ModuleNotFoundError"
+    assert agent.frames[-1]["retire"], "what was half imported serves no other job"
+
+
+def test_arguments_that_do_not_load_here_are_for_another_machine_to_load(begin: Begin) -> None:
+    agent = begin("@task\ndef work(x): return x\n")
+    pickled = base64.b64encode(b"cnowhere_to_be_found\nPoint\n.").decode()
+    result = agent.run("pipeline:work", kind="call", value={"enc": "pickle", "text": pickled})
+    assert (result["state"], result["reason"]) == ("unfit", "arguments_do_not_load")
+    assert "nowhere_to_be_found" in result["message"]
+
+
+def test_an_import_check_imports_and_calls_nothing(begin: Begin) -> None:
+    agent = begin("print('imported')\n@flow\ndef main(): print('called')\n")
+    assert agent.run("pipeline:main", kind="import")["state"] == "completed"
+    assert agent.texts() == ["imported"]
+    assert not agent.frames[-1]["retire"], "the job finds its modules loaded"
+    agent.run("pipeline:main")
+    assert agent.texts() == ["called"]
+
+
+def test_an_import_check_names_what_only_shows_when_the_code_runs(begin: Begin, tmp_path: Path) -> None:
+    agent = begin("import importlib\nimportlib.import_module('plug' + 'in')\n@flow\ndef main(): pass\n")
+    agent.bundle("plugin.py", "x = 1\n")
+    manifest = tmp_path / "manifest"
+    manifest.write_bytes(write_manifest({"pipeline.py": "0" * 64}))
+    result = agent.run("pipeline:main", kind="import", manifest=str(manifest))
+    assert (result["state"], result["error"]["type"]) == ("failed", "NotIncluded")
+    assert "imports plugin.py by a name" in result["message"]
+    assert "include" in result["message"]
 
 
 def test_prints_reach_the_log_once_and_print_to_a_file_does_not(begin: Begin) -> None:

@@ -27,6 +27,7 @@ from ..store.tasks import outcome_body
 from .bus import Bus, Notice
 from .consequences import Consequences
 from .fleet import AWAITED, OFFLINE, ONLINE, Fleet, Holding, Link, Member
+from .importchecks import ImportChecks
 from .rescuer import Rescuer
 from .service import Wakeup
 
@@ -63,7 +64,9 @@ class Attachments:
         consequences: Consequences,
         bus: Bus,
         wakeup: Wakeup,
+        imports: ImportChecks,
     ) -> None:
+        self._imports = imports
         self._store = store
         self._fleet = fleet
         self._rescuer = rescuer
@@ -102,6 +105,7 @@ class Attachments:
             member.link.close("the worker opened another session")
         member.link, member.state = link, AWAITED
         member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
+        member.python = hello.python
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
         member.jti, member.draining = credential.jti, hello.draining
         self.heard(member)
@@ -189,7 +193,11 @@ class Attachments:
             if job is not None and live:
                 current[held.lease] = job
             cancelling = job is not None and job.cancelling
+            checking = self._imports.resumed(member.name, held)
+            if checking is not None:
+                recorded, live = checking, True
             resume.append(protocol.Resume(held.job, held.lease, recorded, not live, cancelling))
+        self._imports.attached(member.name, [held.job for held in listed], not replaced)
         missing = [h for h in member.holdings.values() if h.lease not in current]
         for holding in missing:
             await self._rescuer.take_back(member, [holding], self._ending(holding, replaced))

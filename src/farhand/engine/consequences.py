@@ -10,6 +10,7 @@ from farhand_worker import protocol
 from ..model import Job, Run
 from ..store.changes import Changes, PlacedOutcome
 from .bus import Bus, Notice
+from .fitness import Fitness
 from .fleet import Fleet
 from .queue import Queue
 from .service import Wakeup
@@ -18,7 +19,10 @@ from .service import Wakeup
 class Consequences:
     """Follows changes up, in memory and on the wire. Every method is synchronous: nothing overtakes it."""
 
-    def __init__(self, queue: Queue, fleet: Fleet, bus: Bus, wakeup: Wakeup) -> None:
+    def __init__(
+        self, queue: Queue, fleet: Fleet, bus: Bus, wakeup: Wakeup, fitness: Fitness | None = None
+    ) -> None:
+        self._fitness = fitness
         self._queue = queue
         self._fleet = fleet
         self._bus = bus
@@ -36,6 +40,8 @@ class Consequences:
             self._fleet.release(job_id, lease)
         for job_id in changes.dequeued:
             self._queue.remove(job_id)
+        if self._fitness is not None:
+            self._learn(self._fitness, changes)
         now = time.time()
         for job in changes.enqueued:
             self._queue.add(job, now)
@@ -49,6 +55,16 @@ class Consequences:
             self._bus.publish(Notice("run", run.id, run))
         for run_id in changes.streams:
             self._bus.publish(Notice("logs", run_id))
+
+    @staticmethod
+    def _learn(fitness: Fitness, changes: Changes) -> None:
+        """What workers could not do counts before their jobs are looked at again."""
+        for unfit in changes.unfit:
+            fitness.note(unfit)
+        again = {job.id for job in changes.enqueued}
+        for job_id in (*(job_id for job_id, _, _ in changes.released), *changes.dequeued):
+            if job_id not in again:
+                fitness.forget(job_id)
 
 
 def _outcome(ended: PlacedOutcome, lease: int) -> protocol.Outcome:

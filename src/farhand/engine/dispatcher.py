@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from farhand_worker import protocol
@@ -19,18 +19,22 @@ from farhand_worker import protocol
 from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..model import Job
-from ..placement import place
+from ..placement import Placement, Refusal, place
 from ..store import Store
 from ..store.jobs import Leased
+from ..suitability import last_word
 from .bus import Bus, Notice
 from .consequences import Consequences
+from .fitness import ARGUMENTS, MISSING, Fitness
 from .fleet import Fleet, Member
-from .queue import Queue, lane_of, limit_of
+from .queue import Queue, limit_of
 from .service import Service, Wakeup, delay_until
 
 log = logging.getLogger("farhand")
 
 _RETRY_S = 0.5
+_FAILED = {ARGUMENTS: "parameters", MISSING: "import"}
+"""What was against the last worker → the reason of the failure."""
 
 
 class Dispatcher(Service):
@@ -46,6 +50,7 @@ class Dispatcher(Service):
         consequences: Consequences,
         bus: Bus,
         wakeup: Wakeup,
+        fitness: Fitness,
         handed_over: Callable[[float], None] = lambda _: None,
     ) -> None:
         super().__init__()
@@ -55,6 +60,7 @@ class Dispatcher(Service):
         self._consequences = consequences
         self._bus = bus
         self._wakeup = wakeup
+        self._fitness = fitness
         self._promised: Counter[str] = Counter()
         self._handed_over = handed_over
         self._handing: set[asyncio.Task[None]] = set()
@@ -81,15 +87,17 @@ class Dispatcher(Service):
         """Promise slots until nothing more can be placed."""
         blocked: set[object] = set()
         while True:
-            heads = [job for job in self._queue.heads() if lane_of(job) not in blocked]
+            heads = [job for job in self._queue.heads() if self._queue.lane_of(job) not in blocked]
             if not heads:
                 return
             for job in heads:
                 full = self._limit_reached(job)
-                placement = place(job.ask, self._fleet.candidates()) if not full else None
+                placement = place(job.ask, self._fitness.candidates(job)) if not full else None
                 if placement is None or placement.worker is None:
-                    blocked.add(lane_of(job))
-                    self._queue.explain(lane_of(job), placement or full)
+                    blocked.add(self._queue.lane_of(job))
+                    self._queue.explain(self._queue.lane_of(job), placement or full)
+                    if placement is not None:
+                        self._look_into(job, placement)
                     continue
                 self._promise(job, self._fleet.member(placement.worker))
                 break
@@ -104,13 +112,37 @@ class Dispatcher(Service):
             return ""
         return f"waits for another run of {job.flow} to end; {under_way} of at most {limit} are under way"
 
+    def _look_into(self, job: Job, placement: Placement) -> None:
+        """Ask what is not known of the workers; fail the job when its code is against the last of them."""
+        self._fitness.look_into(job, placement.refusals)
+        last = last_word(placement.refusals)
+        if last is not None:
+            self._queue.take(job)
+            self._in_background(self._fail(job, last))
+
+    async def _fail(self, job: Job, last: Refusal) -> None:
+        error = self._fitness.error(job, last)
+        message = f"{last.worker} {last.message}"
+        try:
+            changes = await self._store.jobs.fail(job.id, _FAILED[last.code], message, error, time.time())
+        except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
+            log.exception("job %s could not be failed, trying again", job.id)
+            await asyncio.sleep(_RETRY_S)
+            self._put_back(job)
+        else:
+            self._consequences.follow(changes)
+            self._wakeup.set()
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._handing.add(task)
+        task.add_done_callback(self._handing.discard)
+
     def _promise(self, job: Job, member: Member) -> None:
         self._queue.take(job)
         member.promised += 1
         self._promised[job.flow] += job.kind == "run"
-        task = asyncio.create_task(self._hand_over(job, member))
-        self._handing.add(task)
-        task.add_done_callback(self._handing.discard)
+        self._in_background(self._hand_over(job, member))
 
     async def _hand_over(self, job: Job, member: Member) -> None:
         link = member.link
@@ -190,6 +222,7 @@ def _assign(leased: Leased) -> protocol.Assign:
         strict=job.settings.strict_lease,
         kept=leased.kept,
         settings=_for_the_worker(leased),
+        fingerprint=job.fingerprint,
     )
 
 

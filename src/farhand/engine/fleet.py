@@ -66,6 +66,7 @@ class Member:
     parallel: int = 0
     instance: str = ""
     host: str = ""
+    python: str = ""
     boot_id: str = ""
     jti: str = ""
     state: str = AWAITED

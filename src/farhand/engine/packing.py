@@ -122,7 +122,7 @@ async def pack(
         async for inspection in inspections:
             unchanged = set(inspection.unchanged)
             kept = [flow for flow in before.offer.flows if flow.file in unchanged] if before else []
-            yield await asyncio.to_thread(_packed, root, settings.name, inspection, kept)
+            yield await asyncio.to_thread(_packed, root, settings, inspection, kept)
 
 
 async def pack_whole(root: Path, inspect_s: float = INSPECT_S) -> Packed:
@@ -133,7 +133,9 @@ async def pack_whole(root: Path, inspect_s: float = INSPECT_S) -> Packed:
     return [packed async for packed in pack(root, inspect_s)][-1]
 
 
-def _packed(root: Path, name: str, inspection: Inspection, kept: list[Found]) -> Packed:
+def _packed(
+    root: Path, settings: projectfile.ProjectFile, inspection: Inspection, kept: list[Found]
+) -> Packed:
     contents, gone = read_files(root, inspection.files)
     _check_unchanged(root, contents, inspection)
     content, git = bundle(contents), git_state(root)
@@ -145,12 +147,13 @@ def _packed(root: Path, name: str, inspection: Inspection, kept: list[Found]) ->
         manifest = write_manifest({name: digests[name] for name in part if name in digests})
         fingerprint = digest_of(manifest)
         manifests[fingerprint] = manifest
-        flows.append(replace(flow, fingerprint=fingerprint, git=git))
+        ask = replace(flow.ask, requires_python=settings.requires_python)
+        flows.append(replace(flow, ask=ask, fingerprint=fingerprint, git=git))
     offer = Offer(
         digest_of(content), len(content), len(contents), flows, inspection.errors + gone, inspection.left_out
     )
     sizes = {file: len(data) for file, data in contents.items()}
-    return Packed(name, offer, content, sizes, inspection.versions, manifests)
+    return Packed(settings.name, offer, content, sizes, inspection.versions, manifests)
 
 
 def _check_unchanged(root: Path, contents: Mapping[str, bytes], inspection: Inspection) -> None:

@@ -8,6 +8,7 @@ import logging
 import re
 import time
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ..errors import Conflict, FarhandError, NotFound, Usage
 from ..model import NAME_PATTERN, RESERVED_NAMES, Flow, Project, Schedule, Trouble
 from ..sdk import parameters
 from ..store import Store
+from ..suitability import BadSpecifier, python_fits
 from .bus import Bus, Notice
 from .packing import Found, Offer, Packed, Timed
 from .scheduler import Scheduler
@@ -40,7 +42,15 @@ class Checked:
 class Projects:
     """Every operation on projects."""
 
-    def __init__(self, store: Store, blobs: Blobs, scheduler: Scheduler, bus: Bus) -> None:
+    def __init__(
+        self,
+        store: Store,
+        blobs: Blobs,
+        scheduler: Scheduler,
+        bus: Bus,
+        inspected: Callable[[list[str]], None] = lambda _: None,
+    ) -> None:
+        self._inspected = inspected
         self._store = store
         self._blobs = blobs
         self._scheduler = scheduler
@@ -65,6 +75,7 @@ class Projects:
         self._blobs.put_bytes(packed.content)
         for manifest in packed.manifests.values():
             self._blobs.put_bytes(manifest)
+        self._inspected([flow.fingerprint for flow in packed.offer.flows])
         stored = await self._store.flows.list()
         checked = check(packed.name, packed.offer, stored)
         for trouble in checked.troubles:
@@ -133,6 +144,7 @@ def check(project: str, offer: Offer, stored: list[Flow]) -> Checked:
     for found in offer.flows:
         try:
             _check_name(found, flows, elsewhere, project)
+            _check_python(found)
             planned = [_schedule(project, found, timed) for timed in found.schedules]
         except FarhandError as error:
             troubles.append(Trouble(found.file, str(error)))
@@ -153,6 +165,13 @@ def _check_name(found: Found, flows: dict[str, Flow], elsewhere: dict[str, str],
             f"flow {found.name!r}: projects {elsewhere[found.name]!r} and {project!r} both have one of that"
             " name; rename one of them"
         )
+
+
+def _check_python(found: Found) -> None:
+    try:
+        python_fits(found.ask.requires_python, "3.9")
+    except BadSpecifier as error:
+        raise Usage(f"flow {found.name!r}: its project's requires-python: {error}") from error
 
 
 def _schedule(project: str, found: Found, timed: Timed) -> Schedule:

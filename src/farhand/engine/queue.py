@@ -1,9 +1,9 @@
 """The queued jobs in memory, in the order they are due: priority, then age.
 
 The store is the truth and every claim is decided there; this is an index of it. Jobs that ask for the
-same thing wait in one lane (runs of a flow with a limit of its own in one of theirs), and only the head of
-a lane is ever placed: the cost of a dispatch grows with the number of different asks, not with the number
-of jobs that wait.
+same thing and are of the same code wait in one lane (runs of a flow with a limit of its own in one of
+theirs), and only the head of a lane is ever placed: the cost of a dispatch grows with the number of different
+asks, not with the number of jobs that wait.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from ..model import Ask, Job
 from ..placement import Placement, Refusal
@@ -33,13 +34,17 @@ class Waiting:
     until: float | None = None
 
 
-Lane = Ask | tuple[Ask, str]
-"""What the jobs of a lane ask for, and whose limit they share."""
+class Lane(NamedTuple):
+    """What the jobs of a lane have in common: what they ask for, their code, whose limit they share.
 
+    ``alone`` is the one job of a lane of its own.
+    """
 
-def lane_of(job: Job) -> Lane:
-    """The lane in which a job waits."""
-    return job.ask if limit_of(job) is None else (job.ask, job.flow)
+    ask: Ask
+    fingerprint: str
+    module: str
+    limited: str
+    alone: str
 
 
 def limit_of(job: Job) -> int | None:
@@ -63,6 +68,7 @@ class Queue:
         self._reasons: dict[Lane, Placement | str] = {}
         self._entries = itertools.count()
         self._ripe_at = 0.0
+        self._apart: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -78,6 +84,20 @@ class Queue:
             heapq.heappush(self._delayed, (job.not_before, job.id))
         else:
             self._enter(job)
+
+    def lane_of(self, job: Job) -> Lane:
+        """The lane in which a job waits."""
+        limited = "" if limit_of(job) is None else job.flow
+        alone = job.id if job.id in self._apart else ""
+        return Lane(job.ask, job.fingerprint, job.entry.partition(":")[0], limited, alone)
+
+    def set_apart(self, job_id: str) -> None:
+        """Let a job that is not in the queue wait in a lane of its own: what holds it up holds up none."""
+        self._apart.add(job_id)
+
+    def rejoin(self, job_id: str) -> None:
+        """The job is over."""
+        self._apart.discard(job_id)
 
     def remove(self, job_id: str) -> None:
         """Forget a job that left the queue; what its lane still holds of it is passed over later."""
@@ -103,7 +123,7 @@ class Queue:
 
     def take(self, job: Job) -> None:
         """Remove the head of a lane, to hand it over."""
-        lane = self._settled(lane_of(job))
+        lane = self._settled(self.lane_of(job))
         if lane and lane[0][-1] is job:
             heapq.heappop(lane)
         self._forget(job.id)
@@ -128,7 +148,7 @@ class Queue:
             return None
         if job.not_before > self._ripe_at:
             return Waiting("delayed", f"waits until {_moment(job.not_before)}", until=job.not_before)
-        placement = self._reasons.get(lane_of(job))
+        placement = self._reasons.get(self.lane_of(job))
         if placement is None:
             return Waiting("in_line", "")
         if isinstance(placement, str):
@@ -159,7 +179,7 @@ class Queue:
                 del self._calls[job.run]
 
     def _enter(self, job: Job) -> None:
-        lane = self._lanes.setdefault(lane_of(job), [])
+        lane = self._lanes.setdefault(self.lane_of(job), [])
         # The count keeps two records of one job from being compared: what was replaced stays for a while.
         heapq.heappush(lane, (-job.priority, job.age_at, job.id, next(self._entries), job))
 

@@ -13,6 +13,7 @@ from farhand_worker import protocol
 from ..store import Store
 from .consequences import Consequences
 from .fleet import Fleet
+from .importchecks import ImportChecks
 
 _PAGE_BYTES = protocol.FRAME_BYTES_MAX // 2
 """A page of kept outcomes travels in one frame."""
@@ -26,11 +27,13 @@ class Reports:
         store: Store,
         consequences: Consequences,
         fleet: Fleet,
+        imports: ImportChecks,
         limited: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._consequences = consequences
         self._fleet = fleet
+        self._imports = imports
         self._limited = limited
 
     async def record(self, event: protocol.Event) -> int:
@@ -40,6 +43,8 @@ class Reports:
         or leaves a gap.
         """
         events = [_typed(entry) for entry in event.events]
+        if self._imports.owns(event.job):
+            return self._imports.record(event.job, event.lease, event.source, event.first, events)
         recorded = await self._store.reports.record(
             event.job, event.lease, event.source, event.first, events, time.time()
         )
@@ -64,6 +69,8 @@ class Reports:
 
     async def is_current(self, job_id: str, lease: int) -> bool:
         """Whether ``lease`` is the job's current one."""
+        if self._imports.owns(job_id):
+            return self._imports.is_current(job_id, lease)
         return await self._store.reports.is_current(job_id, lease)
 
 

@@ -20,9 +20,11 @@ from .bus import Bus
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .doctor import Doctor
+from .fitness import Fitness
 from .flavors import Flavors
 from .fleet import Fleet
 from .flows import Flows
+from .importchecks import ImportChecks
 from .inbox import Inbox
 from .invitations import Invitations
 from .masking import Masker
@@ -67,21 +69,32 @@ class Services:
         self.queue = Queue()
         self.fleet = Fleet(times)
         wakeup = Wakeup()
-        consequences = Consequences(self.queue, self.fleet, self.bus, wakeup)
+        self.imports = ImportChecks(self.fleet, wakeup, self.blobs.has)
+        self.fitness = Fitness(self.fleet, self.imports, self.queue, wakeup)
+        consequences = Consequences(self.queue, self.fleet, self.bus, wakeup, self.fitness)
         self.vitals = Vitals(self.bus)
         self.dispatcher = Dispatcher(
-            store, self.queue, self.fleet, consequences, self.bus, wakeup, self.vitals.handed_over
+            store,
+            self.queue,
+            self.fleet,
+            consequences,
+            self.bus,
+            wakeup,
+            self.fitness,
+            self.vitals.handed_over,
         )
         self.rescuer = Rescuer(store, self.fleet, consequences, self.bus)
-        self.attachments = Attachments(store, self.fleet, self.rescuer, consequences, self.bus, wakeup)
+        self.attachments = Attachments(
+            store, self.fleet, self.rescuer, consequences, self.bus, wakeup, self.imports
+        )
         self.overdue = Overdue(store, self.fleet, consequences)
-        self.reports = Reports(store, consequences, self.fleet, self.overdue.look)
+        self.reports = Reports(store, consequences, self.fleet, self.imports, self.overdue.look)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store)
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, consequences, self.bus)
-        self.projects = Projects(store, self.blobs, self.scheduler, self.bus)
+        self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.imports.inspected)
         self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
         self.tokens = Tokens(store, home, environment)
@@ -118,6 +131,7 @@ class Services:
             if known is not None:
                 member.labels, member.parallel = frozenset(known.labels), known.parallel
                 member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
+                member.python = known.python
         await self.inbox.reconcile()
         self.vitals.start()
         self.dispatcher.start()

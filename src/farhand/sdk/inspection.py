@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 from .closure import Source, Tree, digests_of, module_name, version_of
 from .flows import Flow
+from .importcheck import not_included, project_files
 from .importing import Document, Importing, failure
 from .loading import import_project_module, import_roots
 
@@ -37,7 +38,9 @@ def inspect(root: Path, asked: Document) -> Iterator[Document]:
     fresh = [source for source in sources if tree.name(source.path) not in unchanged]
     files, left_out = tree.files(sources)
     flows: List[Document] = []
-    importing = Importing(root, fresh, lambda source, file: _flows_of(root, source, file), asked["inspect_s"])
+    importing = Importing(
+        root, fresh, lambda source, file: _flows_of(root, source, file, parts[file]), asked["inspect_s"]
+    )
 
     def document(pending: List[str]) -> Document:
         slow = [{"file": file, "error": "is still being imported"} for file in pending]
@@ -76,9 +79,13 @@ def _sources(tree: Tree) -> Tuple[List[Source], List[Document]]:
     return sources, errors
 
 
-def _flows_of(root: Path, source: Source, file: str) -> List[Document]:
+def _flows_of(root: Path, source: Source, file: str, part: List[str]) -> List[Document]:
     """The flows that a module defines; those it only imports belong to theirs."""
+    before = set(sys.modules)
     module = import_project_module(source.module, root)
+    strays = sorted(set(project_files(str(root), before)) - set(part))
+    if strays:
+        raise not_included(strays)
     found = [value for value in vars(module).values() if isinstance(value, Flow)]
     own = {id(flow): flow for flow in found if flow.function.__module__ == source.module}
     return [_described(flow, file) for flow in own.values()]

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from farhand.errors import Cancelled, NotFound, NotSerializable
+from farhand_worker.manifest import read_manifest
+from farhand_worker.protocol import IMPORT
 
 from . import encoding, events, loading, telling
 from .channel import Channel
@@ -16,6 +18,7 @@ from .checkpoints import Ledger
 from .context import STOPPED, Frame, Inner, Run, enter, leave, set_root
 from .deadlines import Limits
 from .flows import Flow
+from .importcheck import check_import
 from .interrupts import interrupter, is_interruption
 from .limits import SPOOL_BYTES_MAX
 from .output import streams
@@ -32,8 +35,8 @@ LOOP_S = 2.0
 """So long after its timeout the body of an ``async def`` flow is interrupted as if it were plain code."""
 
 
-class BadParameters(Exception):
-    """The job's arguments cannot be loaded here."""
+class _Unfit(Exception):
+    """The job cannot begin in this environment, for the reason it holds; its cause says more."""
 
 
 class Job:
@@ -64,6 +67,7 @@ class Job:
             self._run, header.get("key") or "", header["flow"], None, Inner(**inner) if inner else None
         )
         self._retryable = True
+        self._spoilt = False
         self.placer = Placer(self._run)
         self._run.place = self.placer.place
         self._root = Path(header["bundle_dir"])
@@ -102,7 +106,7 @@ class Job:
         gone = end_descendants()
         restored = snapshot.restore()
         streams.put_in_place()
-        remain = threads_remain(threads) or self._run.abandoned or not (gone and restored)
+        remain = threads_remain(threads) or self._run.abandoned or self._spoilt or not (gone and restored)
         set_root(None)
         if not self.stopped:
             # Not urgent: the frame that says the job is done makes the agent send all there is, at once.
@@ -141,6 +145,8 @@ class Job:
         cwd = self._header.get("cwd")
         if cwd:
             os.chdir(cwd)
+        if self._header["kind"] == IMPORT:
+            return self._check_import()
         step = self._load()
         limits = Limits(
             self._frame,
@@ -156,8 +162,23 @@ class Job:
             raise
         return value
 
+    def _check_import(self) -> None:
+        """Import what a job would; an engine in which that failed is of no use to another."""
+        manifest = self._header.get("manifest")
+        known = read_manifest(Path(manifest).read_bytes()) if manifest else {}
+        module = self._header["entry"].partition(":")[0]
+        limits = Limits(self._frame, self._header.get("timeout_s"), None)
+        checkout = self._header.get("checkout") or ""
+        self._spoilt = True
+        limits.run(lambda: check_import(module, self._root, known, checkout))
+        self._spoilt = False
+
     def _load(self) -> Step[Any]:
-        step = loading.load(self._header["entry"], self._root)
+        try:
+            step = loading.load(self._header["entry"], self._root)
+        except (ImportError, SyntaxError) as error:
+            self._spoilt = True
+            raise _Unfit("code_missing") from error
         if not isinstance(step, Step):
             raise NotFound(f"{self._header['entry']} is no flow or task")
         return step
@@ -166,7 +187,7 @@ class Job:
         try:
             given = encoding.decode(self._header["args"], self.spool.blob_path)
         except encoding.CannotDecode as error:
-            raise BadParameters(f"the arguments cannot be loaded: {error}") from error
+            raise _Unfit("arguments_do_not_load") from error
         if self._header["kind"] == "call" and isinstance(step, Flow):
             bound = step.parameters.bind(*given)
             return bound.args, bound.kwargs
@@ -193,6 +214,15 @@ class Job:
     # ------------------------------------------------------------ its end
 
     def _failure(self, error: BaseException) -> Result:
+        if isinstance(error, _Unfit):
+            cause = error.__cause__ or error
+            return {
+                "state": "unfit",
+                "at": time.time(),
+                "reason": str(error),
+                "message": encoding.summary_of(cause),
+                "error": encoding.encode_error(cause),
+            }
         cancelled = self._run.cancelled
         if cancelled is not None and is_interruption(error):
             return {"state": "cancelled", "at": time.time(), "reason": cancelled, "message": str(error)}
@@ -241,8 +271,6 @@ def _call_hook(step: Step[Any], key: str, summary: Any, limits: Limits) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, BadParameters):
-        return "parameters"
     if isinstance(error, NotSerializable):
         return "not_serializable"
     if isinstance(error, ImportError):

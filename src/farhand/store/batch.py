@@ -143,7 +143,7 @@ STREAMED = frozenset(STREAMING)
 
 def ending_of(event: Result) -> Ending:
     """How user code says it ended."""
-    if event.state not in ("completed", "failed", "cancelled"):
+    if event.state not in ("completed", "failed", "cancelled", "unfit"):
         raise ProtocolViolation(f"a result cannot be {event.state!r}")
     return Ending(event.state, event.reason, event.message, event.retryable)
 

@@ -17,13 +17,25 @@ class PlacedOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfit:
+    """A worker could not begin with a job that it had; ``reason``: code_missing or arguments_do_not_load."""
+
+    job: Job
+    worker: str
+    reason: str
+    message: str
+    error: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Changes:
     """What one committed transaction changed.
 
     ``runs`` as they are now; ``enqueued`` jobs that are in the queue now, for the first time or again;
     ``released`` leases that ended, as (job, lease, worker); ``cancel`` live jobs whose engine has to be
     told; ``outcomes`` ended calls for waiting parents; ``dequeued`` jobs that left the queue without
-    being leased; ``streams`` runs that got log lines, metrics or task runs.
+    being leased; ``streams`` runs that got log lines, metrics or task runs; ``unfit`` what workers turned
+    out not to be able to do.
     """
 
     runs: tuple[Run, ...] = ()
@@ -33,6 +45,7 @@ class Changes:
     outcomes: tuple[PlacedOutcome, ...] = ()
     dequeued: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
+    unfit: tuple[Unfit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +80,7 @@ class Effects:
     outcomes: list[PlacedOutcome] = field(default_factory=list[PlacedOutcome])
     dequeued: list[str] = field(default_factory=list[str])
     streams: set[str] = field(default_factory=set[str])
+    unfit: list[Unfit] = field(default_factory=list[Unfit])
 
     def dequeue(self, job_id: str) -> None:
         """A job left the queue; one that this very transaction had put there was never seen outside."""
@@ -89,4 +103,5 @@ class Effects:
             tuple(self.outcomes),
             tuple(self.dequeued),
             tuple(sorted(self.streams)),
+            tuple(self.unfit),
         )

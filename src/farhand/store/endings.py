@@ -103,6 +103,21 @@ def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, no
     _FINISH[job.kind](connection, effects, job, outcome, end, now)
 
 
+def fail_queued(
+    connection: Connection,
+    effects: Effects,
+    job: Job,
+    reason: str,
+    message: str,
+    error: Json | None,
+    now: float,
+) -> None:
+    """Fail a job that waits in the queue and that no worker is left for."""
+    effects.dequeue(job.id)
+    move_job(connection, job, "ended")
+    _FINISH[job.kind](connection, effects, job, _Outcome("failed", reason, message, now, None, error), now)
+
+
 def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float) -> None:
     """Cancel a run: at once where nobody holds it, else by asking its engine. Asking again is harmless."""
     run = load_run(connection, run_id)

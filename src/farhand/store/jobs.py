@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..lifecycle import JOB, may_advance
-from ..model import Attempt, Job, Run
+from ..model import Attempt, Job, Json, Run
 from . import nested
-from .changes import Effects, Leased
+from .changes import Changes, Effects, Leased
 from .database import Database
+from .endings import fail_queued
 from .guard import Connection
 from .moves import load_job, load_run, move_job, move_run
 from .rows import ATTEMPTS, JOBS
@@ -38,6 +39,18 @@ class Jobs:
     async def get(self, job_id: str) -> Job | None:
         """The job, or None."""
         return await self._database.read(lambda connection: load_job(connection, job_id))
+
+    async def fail(self, job_id: str, reason: str, message: str, error: Json | None, now: float) -> Changes:
+        """Fail a queued job; nothing happens to one that is not in the queue (any more)."""
+
+        def write(connection: Connection) -> Changes:
+            effects = Effects()
+            job = load_job(connection, job_id)
+            if job is not None and job.state == "queued":
+                fail_queued(connection, effects, job, reason, message, error, now)
+            return effects.freeze()
+
+        return await self._database.write(write)
 
     async def lease(
         self, job_id: str, worker: str, parallel: int, now: float, git: str = ""

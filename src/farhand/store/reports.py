@@ -22,7 +22,7 @@ from ..lifecycle import JOB, Ending, advance
 from ..model import Ask, Job, JobSettings, Json, TaskRun
 from . import nested
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
-from .changes import Changes, Effects, PlacedOutcome, Recorded
+from .changes import Changes, Effects, PlacedOutcome, Recorded, Unfit
 from .database import Database
 from .endings import End, call_error, end_attempt
 from .flavors import with_flavor
@@ -358,7 +358,7 @@ def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
         entry=event.entry,
         args=event.args,
         bundle=parent.bundle,
-        ask=msgspec.convert(event.ask, Ask),
+        ask=replace(msgspec.convert(event.ask, Ask), requires_python=parent.ask.requires_python),
         settings=settings,
         age_at=parent.age_at,
         created_at=now,
@@ -374,6 +374,9 @@ def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
 
 
 def _on_result(batch: _Reported, event: Result) -> None:
+    if event.state == "unfit":
+        job = batch.held
+        batch.effects.unfit.append(Unfit(job, job.worker or "", event.reason, event.message, event.error))
     _end(batch, End(ending_of(event), event.at, event.value, event.error, batch.start))
 
 

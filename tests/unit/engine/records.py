@@ -16,7 +16,7 @@ FLOW = Flow(
     ask=Ask(),
     settings=JobSettings(),
     bundle="sha256:" + "0" * 64,
-    fingerprint="sha256:" + "1" * 64,
+    fingerprint="",
 )
 
 

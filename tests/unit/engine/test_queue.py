@@ -132,10 +132,11 @@ def test_a_removed_job_is_forgotten_wherever_it_waits() -> None:
 
 def test_why_a_run_waits_is_told_for_its_own_job_only() -> None:
     queue = Queue()
-    queue.add(a_job("own", run="r1", ask=GPU), 10.0)
-    queue.add(a_job("call", run="r1", kind="call"), 10.0)
-    queue.explain(GPU, Placement(None, message="waits for label gpu"))
-    queue.explain(Ask(), Placement(None, message="waits for a free slot"))
+    own, call = a_job("own", run="r1", ask=GPU), a_job("call", run="r1", kind="call")
+    for job in (own, call):
+        queue.add(job, 10.0)
+    queue.explain(queue.lane_of(own), Placement(None, message="waits for label gpu"))
+    queue.explain(queue.lane_of(call), Placement(None, message="waits for a free slot"))
     assert queue.reason_of_run("r1") == "waits for label gpu"
     queue.take(next(job for job in queue if job.id == "call"))
     assert queue.reason_of_run("r1") == "waits for label gpu", "a call that left takes nothing along"
@@ -147,7 +148,7 @@ def test_why_a_run_waits_is_told_for_its_own_job_only() -> None:
 def test_a_reason_does_not_outlive_its_lane() -> None:
     queue = Queue()
     queue.add(a_job("a", run="r1"), 10.0)
-    queue.explain(Ask(), Placement(None, message="waits for a free slot"))
+    queue.explain(queue.lane_of(a_job("a", run="r1")), Placement(None, message="waits for a free slot"))
     drained(queue)
     queue.add(a_job("b", run="r2"), 10.0)
     assert queue.reason_of_run("r2") == ""
@@ -241,3 +242,19 @@ def test_whatever_happens_the_queue_agrees_with_a_plain_list(steps: list[tuple[A
     for job in sorted(ready, key=lambda job: (-job.priority, job.age_at, job.id)):
         by_lane.setdefault(job.ask, job)
     assert queue.heads() == list(by_lane.values())
+
+
+def test_jobs_of_other_code_do_not_hold_each_other_up() -> None:
+    queue = Queue()
+    for name, code in (("a", "sha256:1"), ("b", "sha256:1"), ("c", "sha256:2")):
+        queue.add(a_job(name, fingerprint=code), 10.0)
+    queue.add(a_job("d", fingerprint="sha256:1", entry="other:weather"), 10.0)
+    assert [job.id for job in queue.heads()] == ["a", "c", "d"]
+
+
+def test_a_job_that_is_set_apart_holds_up_no_other() -> None:
+    queue = Queue()
+    queue.set_apart("a")
+    for name in ("a", "b"):
+        queue.add(a_job(name), 10.0)
+    assert [job.id for job in queue.heads()] == ["a", "b"]

@@ -15,7 +15,9 @@ from farhand.engine.attachment import Attached, Attachments, Credential
 from farhand.engine.bus import Bus
 from farhand.engine.consequences import Consequences
 from farhand.engine.dispatcher import Dispatcher
+from farhand.engine.fitness import Fitness
 from farhand.engine.fleet import Fleet, Member
+from farhand.engine.importchecks import ImportChecks
 from farhand.engine.queue import Queue
 from farhand.engine.reports import Reports
 from farhand.engine.rescuer import Rescuer
@@ -38,13 +40,17 @@ class World:
         self.fleet = Fleet(times)
         self.bus = Bus()
         self.wakeup = Wakeup()
-        self.consequences = Consequences(self.queue, self.fleet, self.bus, self.wakeup)
-        self.dispatcher = Dispatcher(store, self.queue, self.fleet, self.consequences, self.bus, self.wakeup)
+        self.imports = ImportChecks(self.fleet, self.wakeup, lambda _: True)
+        self.fitness = Fitness(self.fleet, self.imports, self.queue, self.wakeup)
+        self.consequences = Consequences(self.queue, self.fleet, self.bus, self.wakeup, self.fitness)
+        self.dispatcher = Dispatcher(
+            store, self.queue, self.fleet, self.consequences, self.bus, self.wakeup, self.fitness
+        )
         self.rescuer = Rescuer(store, self.fleet, self.consequences, self.bus)
         self.attachments = Attachments(
-            store, self.fleet, self.rescuer, self.consequences, self.bus, self.wakeup
+            store, self.fleet, self.rescuer, self.consequences, self.bus, self.wakeup, self.imports
         )
-        self.reports = Reports(store, self.consequences, self.fleet)
+        self.reports = Reports(store, self.consequences, self.fleet, self.imports)
         self.blocked: asyncio.Event | None = None
 
     # ------------------------------------------------------------ runs and jobs

@@ -12,7 +12,7 @@ from .cache import Cache, NotFetched
 from .clock import wall_now
 from .engines import Ended, Engine, Key, Pool
 from .fates import exit_of, exit_without, fate_of
-from .protocol import SPOOL_BYTES_MAX, Assign, Exit, Outcome, Reply, Request, Times
+from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Reply, Request, Times
 from .reports import Reports
 from .state import StateDirectory
 
@@ -72,6 +72,7 @@ class Attempt:
         self._requests: Dict[str, Tuple[Any, Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: Optional[asyncio.Task[Engine]] = None
+        self._manifest: Optional[Path] = None
         self._scratch = host.state.scratch / f"{assign.job}-{assign.lease}"
         self._frames: Dict[str, Callable[[Dict[str, Any]], None]] = {
             "bell": self._on_bell,
@@ -122,6 +123,8 @@ class Attempt:
         host, assign = self._host, self.assign
         runtime = await host.cache.runtime(host.runtime)
         self._bundle = await host.cache.bundle(assign.bundle)
+        if assign.kind == IMPORT and assign.fingerprint:
+            self._manifest = await host.cache.blob(assign.fingerprint)
         if host.cwd is None:
             self._scratch.mkdir(exist_ok=True)
         engine = await host.pool.obtain(self._key(), runtime, self)
@@ -202,6 +205,7 @@ class Attempt:
             "args": assign.args,
             "key": assign.key,
             "bundle_dir": str(self._bundle),
+            "manifest": str(self._manifest) if self._manifest else None,
             "cwd": str(host.cwd or self._scratch),
             "spool": str(self.reports.engine_path),
             "blobs": str(host.state.blobs),

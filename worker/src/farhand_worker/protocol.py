@@ -59,6 +59,9 @@ SPOOL_BYTES_MAX = 256 * 1024 * 1024
 ENGINE = "engine"
 AGENT = "agent"
 
+IMPORT = "import"
+"""The kind of a job that only asks whether a module can be imported; it takes no slot."""
+
 ENGINE_ID_VARIABLE = "FARHAND_ENGINE"
 """The one variable of farhand's own in an engine's environment; its descendants inherit it."""
 
@@ -256,6 +259,8 @@ class Assign:
     ``hook`` (``args`` encodes the summary of a run that has ended, ``key`` is ``hook:STATE:INDEX``: the
     flow's hook of that state and place). ``entry`` is ``module:name`` inside the bundle. ``kept`` counts
     outcomes of earlier attempts; when it is not zero the engine asks for them before it starts.
+    Kind ``import`` asks whether the module of ``entry`` can be imported there; it has no run.
+    ``fingerprint`` is the digest of the manifest of the flow's files.
     ``settings`` may hold ``silence_timeout_s``, ``isolated`` (an engine of its own), ``secrets`` (an
     engine is only shared by jobs that declare the same); ``called``, key → run id of the flows that an
     earlier attempt had called and that have not ended; and, for a job that belongs to a flow called inside of
@@ -277,6 +282,7 @@ class Assign:
     strict: bool = False
     kept: int = 0
     settings: Dict[str, Any] = field(default_factory=dict)
+    fingerprint: str = ""
 
 
 @dataclass(frozen=True)
@@ -496,6 +502,9 @@ class Artifact:
 @dataclass(frozen=True)
 class Result:
     """How user code ended: ``state`` is completed, failed or cancelled.
+
+    Or ``unfit``: it could not begin on this machine, by reason ``code_missing`` (the module cannot be
+    imported) or ``arguments_do_not_load``, and another may do better.
 
     ``retryable`` is false for a failure that the flow's ``retry_on`` does not name.
     """
