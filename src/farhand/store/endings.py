@@ -115,7 +115,9 @@ def fail_queued(
     """Fail a job that waits in the queue and that no worker is left for."""
     effects.dequeue(job.id)
     move_job(connection, job, "ended")
-    _FINISH[job.kind](connection, effects, job, _Outcome("failed", reason, message, now, None, error), now)
+    end = End(Ending("failed", reason, message), now, None, error)
+    outcome = _Outcome("failed", reason, message, now, None, error)
+    _FINISH[job.kind](connection, effects, job, outcome, end, now)
 
 
 def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float) -> None:
