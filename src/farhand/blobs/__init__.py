@@ -14,11 +14,12 @@ import asyncio
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import AsyncIterable
 from pathlib import Path
 
-from ..errors import DigestMismatch, NotFound, Usage
+from ..errors import NotFound, Usage
+from .landing import Landing
+from .parts import Parts
 
 DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -33,6 +34,7 @@ class Blobs:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.parts = Parts(self._place)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
@@ -55,7 +57,7 @@ class Blobs:
         digest = digest_of(content)
         place = self._place(digest)
         if not _rejuvenate(place):
-            with _Landing(place) as landing:
+            with Landing(place) as landing:
                 landing.write(content)
                 landing.settle(digest)
         return digest
@@ -63,7 +65,7 @@ class Blobs:
     async def write(self, chunks: AsyncIterable[bytes], digest: str) -> int:
         """Keep a blob that arrives in pieces; returns its size. Raises `DigestMismatch`."""
         place = self._place(digest)
-        with _Landing(place) as landing:
+        with Landing(place) as landing:
             async for chunk in chunks:
                 await asyncio.to_thread(landing.write, chunk)
             await asyncio.to_thread(landing.settle, digest)
@@ -74,7 +76,7 @@ class Blobs:
         place = self._place(digest)
         if _rejuvenate(place) or not path.exists():
             return
-        with _Landing(place) as landing, path.open("rb") as file:
+        with Landing(place) as landing, path.open("rb") as file:
             while chunk := file.read(1024 * 1024):
                 landing.write(chunk)
             landing.settle(digest)
@@ -128,37 +130,3 @@ def _age_mark(path: Path) -> float:
         return path.stat().st_mtime
     except FileNotFoundError:
         return float("inf")
-
-
-class _Landing:
-    """A blob on its way in; gone without trace unless it settles."""
-
-    def __init__(self, place: Path) -> None:
-        self._place = place
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        self._path = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
-        self._file = self._path.open("xb")
-        self._hash = hashlib.sha256()
-        self.size = 0
-
-    def __enter__(self) -> _Landing:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._file.close()  # on a full disk even this raises
-        finally:
-            self._path.unlink(missing_ok=True)
-
-    def write(self, chunk: bytes) -> None:
-        self._file.write(chunk)
-        self._hash.update(chunk)
-        self.size += len(chunk)
-
-    def settle(self, digest: str) -> None:
-        arrived = f"sha256:{self._hash.hexdigest()}"
-        if arrived != digest:
-            raise DigestMismatch(f"the bytes that arrived are {arrived}, not {digest}; send them again")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._path.rename(self._place)

@@ -234,10 +234,6 @@ class Runs:
         """What happened, to one run or at all."""
         return await self._store.events.page(after, limit, None if run is None else await self._whole(run))
 
-    async def lease_is_current(self, job: str, lease: int) -> bool:
-        """Whether a worker may still write for this job."""
-        return await self._store.reports.is_current(job, lease)
-
     async def _part(self, id: str) -> Part:
         """Where what belongs to a run is found: a flow that was called inside of one has it there."""
         return await self._store.runs.part(await self._whole(id))

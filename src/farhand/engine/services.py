@@ -16,6 +16,7 @@ from . import runtime
 from .attachment import Attachments
 from .audit import Audit
 from .backup import Backup
+from .blob_access import BlobAccess
 from .bus import Bus
 from .consequences import Consequences
 from .dispatcher import Dispatcher
@@ -91,6 +92,7 @@ class Services:
         self.reports = Reports(store, consequences, self.fleet, self.imports, self.overdue.look)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store)
+        self.blob_access = BlobAccess(store, self.fleet)
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, consequences, self.bus)

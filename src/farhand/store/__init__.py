@@ -33,6 +33,7 @@ from .metrics import Metrics
 from .projects import Projects
 from .reports import Reports
 from .retention import Retention
+from .run_blobs import RunBlobs
 from .runs import Runs
 from .schedules import Schedules
 from .secrets import Secrets
@@ -61,6 +62,7 @@ class Store:
         self.logs = Logs(database)
         self.metrics = Metrics(database)
         self.artifacts = Artifacts(database)
+        self.run_blobs = RunBlobs(database)
         self.events = Events(database)
         self.workers = Workers(database)
         self.tokens = Tokens(database)

@@ -25,6 +25,7 @@ from .hooks import queue_hooks_of_called
 from .logs import append_lines
 from .metrics import append_points
 from .progress import note_progress
+from .run_blobs import digests_of, name_blobs
 from .tasks import TaskBatch
 
 
@@ -44,6 +45,7 @@ class Batch:
         self.progress: dict[str | None, Progress] = {}
         self.label: str | None = None
         self.nested = False  # whether anything came from a flow that was called inside of the run
+        self.blobs: set[str] = set()
         self.tasks = TaskBatch(
             connection, run, None if job is None else job.id, None if job is None else job.worker
         )
@@ -72,6 +74,9 @@ class Batch:
     def flush(self) -> None:
         """Write what has gathered."""
         self.flush_streams()
+        if self.blobs:
+            name_blobs(self.connection, self.run, self.blobs)
+            self.blobs = set()
         self.tasks.flush()
         if self.progress:
             note_progress(self.connection, self.run, self.progress)
@@ -113,6 +118,7 @@ def on_task(batch: Batch, event: TaskBegan) -> None:
 
 def on_checkpoint(batch: Batch, event: Checkpoint) -> None:
     """A call ended in the engine."""
+    batch.blobs |= digests_of(event.value)
     batch.tasks.ended(event)
     if event.flow is None:
         return
@@ -125,6 +131,7 @@ def on_checkpoint(batch: Batch, event: Checkpoint) -> None:
 
 def on_artifact(batch: Batch, event: Artifact) -> None:
     """A file was saved."""
+    batch.blobs.add(event.digest)
     add_artifact(batch.connection, batch.run, event)
 
 

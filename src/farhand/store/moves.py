@@ -20,6 +20,11 @@ LIVE = ("leased", "running")
 """A job in one of these states has a lease that somebody may report under."""
 
 
+def holds(job: Job, lease: int) -> bool:
+    """Whether reports about the job are believed under this lease."""
+    return job.state in LIVE and job.lease == lease
+
+
 def load_run(connection: Connection, run_id: str) -> Run:
     """The run; raises `NotFound`."""
     row = connection.execute(f"SELECT {RUNS.columns} FROM runs WHERE id = ?", (run_id,)).fetchone()

@@ -28,10 +28,10 @@ from .endings import End, call_error, end_attempt
 from .flavors import with_flavor
 from .guard import Connection
 from .moves import (
-    LIVE,
     Unwritten,
     change_attempt,
     change_job,
+    holds,
     load_job,
     load_run,
     move_call,
@@ -41,6 +41,7 @@ from .moves import (
     rename_run,
 )
 from .rows import JOBS, TASK_RUNS, storable
+from .run_blobs import digests_of
 from .seeds import adopt
 from .tasks import next_number, outcome_body
 
@@ -93,7 +94,7 @@ class Reports:
 
         def write(connection: Connection) -> Changes | None:
             job = load_job(connection, job_id)
-            if job is None or not _holds(job, lease):
+            if job is None or not holds(job, lease):
                 return None
             effects = Effects()
             end_attempt(connection, effects, job, End(ending, now), now)
@@ -113,7 +114,7 @@ class Reports:
 
         def read(connection: Connection) -> bool:
             job = load_job(connection, job_id)
-            return job is not None and _holds(job, lease)
+            return job is not None and holds(job, lease)
 
         return await self._database.read(read)
 
@@ -123,10 +124,6 @@ _FIND = (
     " FROM jobs WHERE id = ?"
 )
 """A job, and how much of one of its spools is recorded."""
-
-
-def _holds(job: Job, lease: int) -> bool:
-    return job.state in LIVE and job.lease == lease
 
 
 def _record(
@@ -146,7 +143,7 @@ def _record(
     if first < 1:
         raise ProtocolViolation(f"events are numbered from 1, not from {first}")
     job = None if row is None else JOBS.load(row[:-1])
-    if job is None or not _holds(job, lease):
+    if job is None or not holds(job, lease):
         raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
     if first > recorded + 1:
         raise ProtocolViolation(f"events {recorded + 1} to {first - 1} of job {job_id} are missing")
@@ -314,6 +311,7 @@ def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
         call, placed = _never_begun(batch, call, placed, "failed", error)
     else:
         batch.effects.enqueued[call.id] = call
+    batch.blobs |= digests_of(event.args)
     connection.execute(JOBS.insert, JOBS.dump(call))
     connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(placed))
     adopt(connection, parent.run, event.key, call.id)
@@ -377,6 +375,7 @@ def _on_result(batch: _Reported, event: Result) -> None:
     if event.state == "unfit":
         job = batch.held
         batch.effects.unfit.append(Unfit(job, job.worker or "", event.reason, event.message, event.error))
+    batch.blobs |= digests_of(event.value)
     _end(batch, End(ending_of(event), event.at, event.value, event.error, batch.start))
 
 

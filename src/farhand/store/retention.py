@@ -16,6 +16,7 @@ from ..errors import Conflict, NotFound
 from ..lifecycle import RUN, is_terminal
 from .database import Database
 from .guard import Connection
+from .run_blobs import MARK
 
 NOT_DELETED = (
     "NOT EXISTS (SELECT 1 FROM deletions WHERE deletions.flow = runs.flow AND runs.id <= deletions.last_run)"
@@ -33,6 +34,7 @@ OF_RUN = {
     "metrics": "last_number",
     "task_runs": "number",
     "artifacts": "id",
+    "run_blobs": "digest",
     "events": "id",
 }
 """Tables with rows of a run, and the column that tells those of one run apart."""
@@ -64,8 +66,6 @@ _BLOB_BEARERS = (
     ("task_runs", ("run", "key"), "value, error"),
 )
 """Where digests of blobs may stand: table, key, columns."""
-
-MARK = "sha256:"
 
 
 @dataclass(slots=True)

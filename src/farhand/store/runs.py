@@ -16,6 +16,7 @@ from .moves import note_run
 from .nested import Part, part_of
 from .retention import NOT_DELETED
 from .rows import ATTEMPTS, JOBS, RUNS
+from .run_blobs import digests_in, name_blobs
 from .seeds import Seed, sow
 
 _BEYOND = "\U0010ffff"
@@ -184,6 +185,8 @@ def create_run(connection: Connection, run: Run, job: Job, seed: Seed | None = N
             return earlier, JOBS.load(row), False
     connection.execute(RUNS.insert, RUNS.dump(run))
     connection.execute(JOBS.insert, JOBS.dump(job))
+    if digests := digests_in(run.params):
+        name_blobs(connection, run.id, digests)
     if seed is not None:
         sow(connection, seed, job)
     note_run(connection, run, run.created_at)

@@ -221,6 +221,13 @@ CREATE TABLE artifacts (
 CREATE INDEX artifacts_of_run ON artifacts (run, id);
 CREATE INDEX artifacts_of_digest ON artifacts (digest);
 
+-- The blobs that a run's records name: what a worker with a job of the run may read.
+CREATE TABLE run_blobs (
+    run TEXT NOT NULL REFERENCES runs (id),
+    digest TEXT NOT NULL,
+    PRIMARY KEY (run, digest)
+);
+
 CREATE TABLE events (
     id INTEGER PRIMARY KEY,
     at REAL NOT NULL,

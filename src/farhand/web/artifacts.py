@@ -1,24 +1,44 @@
-"""Blobs by digest: read as streams, written only by those who hold a live lease."""
+"""Blobs by digest: a person reads what the role allows, a worker what its jobs need and by their leases.
+
+A body comes whole, or in parts (RFC 9110, section 14.5): ``Content-Range: bytes 0-4194303/52428800``, each
+part where the one before ended. ``bytes */52428800`` without a body asks how far it has come.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request
 from starlette.responses import FileResponse
 
-from ..engine.roles import Identity
+from ..engine.blob_access import Claim
+from ..engine.roles import WORKER, Identity
 from ..engine.services import Services
-from ..errors import NotYourArtifact
+from ..errors import Usage
 from .access import require
 from .asking import Asking
 from .views import JsonResponse
 
 router = APIRouter(prefix="/artifacts", tags=["artifacts"])
-READ = [Depends(require("artifact_read"))]
 
 SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The policy of content that users made: it may not run, and may load nothing."""
+
+_CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15})")
+
+
+def claim(
+    farhand_job: Annotated[str | None, Header()] = None,
+    farhand_lease: Annotated[int | None, Header()] = None,
+) -> Claim:
+    """The job and lease in whose name a worker asks."""
+    return Claim(farhand_job, farhand_lease)
+
+
+Reader = Annotated[Identity, Depends(require("artifact_read"))]
+Writer = Annotated[Identity, Depends(require("artifact_write"))]
+Claimed = Annotated[Claim, Depends(claim)]
 
 
 def download(services: Services, digest: str, name: str | None = None) -> FileResponse:
@@ -35,15 +55,19 @@ def download(services: Services, digest: str, name: str | None = None) -> FileRe
     )
 
 
-@router.get("/{digest}", response_class=FileResponse, dependencies=READ)
-async def read_artifact(digest: str, services: Asking) -> FileResponse:
-    """The content of a digest; a part of it when a Range asks for one."""
+@router.get("/{digest}", response_class=FileResponse)
+async def read_artifact(digest: str, services: Asking, identity: Reader, claim: Claimed) -> FileResponse:
+    """The content of a digest; a part of it when a Range asks for one. A worker names its job and lease."""
+    if identity.role == WORKER:
+        await services.blob_access.check_read(identity.name, claim, digest)
     return download(services, digest)
 
 
-@router.head("/{digest}", response_class=FileResponse, dependencies=READ)
-async def find_artifact(digest: str, services: Asking) -> FileResponse:
+@router.head("/{digest}", response_class=FileResponse)
+async def find_artifact(digest: str, services: Asking, identity: Reader, claim: Claimed) -> FileResponse:
     """Whether the content of a digest is here, and how large it is. Whoever asks may be about to name it."""
+    if identity.role == WORKER:
+        await services.blob_access.check_write(identity.name, claim)
     services.blobs.has(digest)
     return download(services, digest)
 
@@ -53,24 +77,38 @@ async def write_artifact(
     digest: str,
     request: Request,
     services: Asking,
-    identity: Annotated[Identity, Depends(require("artifact_write"))],
-    farhand_job: Annotated[str | None, Header()] = None,
-    farhand_lease: Annotated[int | None, Header()] = None,
+    identity: Writer,
+    claim: Claimed,
+    content_range: Annotated[str | None, Header()] = None,
 ) -> JsonResponse:
-    """Keep the body under its digest; 422 when it is another's. A worker names its job and lease."""
-    if identity.role == "worker":
-        await _check_lease(services, identity.name, farhand_job, farhand_lease)
+    """Keep the body under its digest; 422 when it is another's, 202 when it is a part and more is to come."""
+    sender = identity.name
+    if identity.role == WORKER:
+        sender = await services.blob_access.check_write(identity.name, claim)
     if services.blobs.has(digest):
         return JsonResponse({"digest": digest, "size": services.blobs.size(digest)}, status_code=200)
-    size = await services.blobs.write(request.stream(), digest)
+    if content_range is None:
+        size = await services.blobs.write(request.stream(), digest)
+        return JsonResponse({"digest": digest, "size": size}, status_code=201)
+    start, size = _part(content_range)
+    parts = services.blobs.parts
+    received = parts.received(digest, sender)
+    if start is not None:
+        received = await parts.append(digest, sender, start, request.stream())
+    if received < size:
+        return JsonResponse({"digest": digest, "received": received}, status_code=202)
+    await parts.finish(digest, sender)
     return JsonResponse({"digest": digest, "size": size}, status_code=201)
 
 
-async def _check_lease(services: Services, worker: str, job: str | None, lease: int | None) -> None:
-    if job is None or lease is None:
-        raise NotYourArtifact("a worker's upload names its job and lease: Farhand-Job, Farhand-Lease")
-    held = services.fleet.holder(job)
-    if held is not None and held[0].name != worker:
-        raise NotYourArtifact("another worker holds that job")
-    if not await services.runs.lease_is_current(job, lease):
-        raise NotYourArtifact("the lease of this upload is not current; whoever sends it must stop")
+def _part(content_range: str) -> tuple[int | None, int]:
+    """Where a part begins, None when none is sent, and how large the whole is."""
+    match = _CONTENT_RANGE.fullmatch(content_range)
+    if match is None:
+        raise Usage("Content-Range reads `bytes FIRST-LAST/SIZE`, or `bytes */SIZE` to ask how much is here")
+    first, last, size = match.groups()
+    if first is None:
+        return None, int(size)
+    if not int(first) <= int(last) < int(size):
+        raise Usage(f"Content-Range: {content_range} is no part of a whole")
+    return int(first), int(size)

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from farhand.blobs import Blobs
 from farhand.engine.audit import outcome_of
+from farhand.engine.blob_access import BlobAccess
 from farhand.engine.bus import Bus, Notice
 from farhand.engine.doctor import Finding, Report, SettingShown, WorkerClock
 from farhand.engine.masking import Masker
@@ -97,7 +98,6 @@ class FakeRuns:
         self.task_runs: list[TaskRun] = []
         self.points: list[MetricPoint] = []
         self.saved: list[Artifact] = []
-        self.leases: set[tuple[str, int]] = set()
         self.fails: Exception | None = None
 
     async def start(
@@ -181,9 +181,6 @@ class FakeRuns:
 
     async def events(self, after: int = 0, limit: int = 200, run: str | None = None) -> Page[Any]:
         return Page([])
-
-    async def lease_is_current(self, job: str, lease: int) -> bool:
-        return (job, lease) in self.leases
 
     @staticmethod
     def _after(items: list[Any], after: int, limit: int) -> Page[Any]:
@@ -484,6 +481,21 @@ class ThreadedBus(Bus):
         return super().subscribe()
 
 
+class FakeLeases:
+    """Of a store, what says which leases are current and what may be read under them."""
+
+    def __init__(self) -> None:
+        self.current: set[tuple[str, int]] = set()
+        self.readable: set[str] = set()
+        self.reports = self.run_blobs = self
+
+    async def is_current(self, job: str, lease: int) -> bool:
+        return (job, lease) in self.current
+
+    async def may_read(self, job: str, lease: int, digest: str) -> bool:
+        return (job, lease) in self.current and digest in self.readable
+
+
 class FakeServices:
     def __init__(self, directory: Path) -> None:
         self.flows = FakeFlows()
@@ -503,6 +515,8 @@ class FakeServices:
         self.pruner = FakePruner(self.runs, self.flows)
         self.explanations = FakeExplanations(self.runs)
         self.backup = FakeBackup()
+        self.leases = FakeLeases()
+        self.blob_access = BlobAccess(self.leases, self.fleet)
         self.bus = ThreadedBus()
         self.blobs = Blobs(directory / "blobs")
         self.ready = True

@@ -224,19 +224,6 @@ def test_a_digest_that_is_none_is_refused(client: TestClient) -> None:
     assert problem_of(client.get("/api/v1/artifacts/passwd")) == (400, "usage")
 
 
-def test_a_worker_writes_only_under_a_live_lease(app: Any, services: FakeServices) -> None:
-    worker = caller(app, WORKER)
-    path = f"/api/v1/artifacts/{digest_of(b'x')}"
-    lease = {"Farhand-Job": "0job1", "Farhand-Lease": "7"}
-    assert problem_of(worker.put(path, content=b"x")) == (403, "not_your_artifact")
-    assert problem_of(worker.put(path, content=b"x", headers=lease)) == (403, "not_your_artifact")
-    services.runs.leases.add(("0job1", 7))
-    services.fleet.holders["0job1"] = (services.workers.items[0], None)
-    assert worker.put(path, content=b"x", headers=lease).status_code == 201
-    services.fleet.holders["0job1"] = (replace(services.workers.items[0], name="another"), None)
-    assert problem_of(worker.put(path, content=b"x", headers=lease)) == (403, "not_your_artifact")
-
-
 def test_the_description_names_every_route(client: TestClient) -> None:
     paths = client.get("/api/v1/openapi.json").json()["paths"]
     assert {"/api/v1/flows/{name}/runs", "/api/v1/runs/{id}/logs", "/api/v1/stream", "/healthz"} <= set(paths)

@@ -1,0 +1,49 @@
+"""A blob on its way in: written beside its place, checked, synced, renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from ..errors import DigestMismatch
+
+
+class Landing:
+    """A blob on its way in; gone without trace unless it settles."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        self._path = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
+        self._file = self._path.open("xb")
+        self._hash = hashlib.sha256()
+        self.size = 0
+
+    def __enter__(self) -> Landing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._file.close()  # on a full disk even this raises
+        finally:
+            self._path.unlink(missing_ok=True)
+
+    def write(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._hash.update(chunk)
+        self.size += len(chunk)
+
+    def settle(self, digest: str) -> None:
+        check(self._hash, digest)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._path.rename(self._place)
+
+
+def check(found: hashlib._Hash, digest: str) -> None:
+    """Raises `DigestMismatch` unless what was hashed has the digest."""
+    arrived = f"sha256:{found.hexdigest()}"
+    if arrived != digest:
+        raise DigestMismatch(f"the bytes that arrived are {arrived}, not {digest}; send them again")

@@ -1,0 +1,46 @@
+"""Which blobs a worker may read and write: what its jobs need, under leases that are current."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import NotYourArtifact
+from ..store import Store
+from .fleet import Fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """In whose name a worker asks for a blob: a job that it holds, and the lease it holds it by."""
+
+    job: str | None
+    lease: int | None
+
+
+class BlobAccess:
+    """Checks the claims of workers; each method raises `NotYourArtifact`."""
+
+    def __init__(self, store: Store, fleet: Fleet) -> None:
+        self._store = store
+        self._fleet = fleet
+
+    async def check_write(self, worker: str, claim: Claim) -> str:
+        """The worker holds the job that it sends a blob for; returns the job."""
+        job, lease = self._held(worker, claim)
+        if not await self._store.reports.is_current(job, lease):
+            raise NotYourArtifact("the lease of this request is not current; whoever sends it must stop")
+        return job
+
+    async def check_read(self, worker: str, claim: Claim, digest: str) -> None:
+        """The worker holds a job that the blob belongs to."""
+        job, lease = self._held(worker, claim)
+        if not await self._store.run_blobs.may_read(job, lease, digest):
+            raise NotYourArtifact(f"no job that {worker} holds by a current lease has to do with {digest}")
+
+    def _held(self, worker: str, claim: Claim) -> tuple[str, int]:
+        if claim.job is None or claim.lease is None:
+            raise NotYourArtifact("a worker names its job and lease: Farhand-Job, Farhand-Lease")
+        held = self._fleet.holder(claim.job)
+        if held is not None and held[0].name != worker:
+            raise NotYourArtifact("another worker holds that job")
+        return claim.job, claim.lease

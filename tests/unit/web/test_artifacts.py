@@ -1,0 +1,91 @@
+"""Blobs over HTTP: who may read and write them, and how they come in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from farhand.blobs import digest_of
+
+from .fakes import ADMIN, WORKER, FakeServices, caller, problem_of
+
+LEASE = {"Farhand-Job": "0job1", "Farhand-Lease": "7"}
+CONTENT = b"0123456789"
+PATH = f"/api/v1/artifacts/{digest_of(CONTENT)}"
+
+
+@pytest.fixture
+def worker(app: Any) -> TestClient:
+    return caller(app, WORKER)
+
+
+@pytest.fixture
+def held(services: FakeServices) -> FakeServices:
+    """The worker holds a job."""
+    services.leases.current.add(("0job1", 7))
+    services.fleet.holders["0job1"] = (services.workers.items[0], None)
+    return services
+
+
+def part(client: TestClient, text: str, content: bytes = b"") -> Any:
+    return client.put(PATH, content=content, headers={**LEASE, "Content-Range": text})
+
+
+def test_a_worker_writes_only_under_a_live_lease(worker: TestClient, services: FakeServices) -> None:
+    assert problem_of(worker.put(PATH, content=CONTENT)) == (403, "not_your_artifact")
+    assert problem_of(worker.put(PATH, content=CONTENT, headers=LEASE)) == (403, "not_your_artifact")
+    services.leases.current.add(("0job1", 7))
+    services.fleet.holders["0job1"] = (services.workers.items[0], None)
+    assert worker.put(PATH, content=CONTENT, headers=LEASE).status_code == 201
+    services.fleet.holders["0job1"] = (replace(services.workers.items[0], name="another"), None)
+    assert problem_of(worker.put(PATH, content=CONTENT, headers=LEASE)) == (403, "not_your_artifact")
+
+
+def test_a_worker_reads_only_what_its_jobs_need(worker: TestClient, held: FakeServices) -> None:
+    digest = held.blobs.put_bytes(CONTENT)
+    assert problem_of(worker.get(PATH)) == (403, "not_your_artifact")
+    assert problem_of(worker.get(PATH, headers=LEASE)) == (403, "not_your_artifact")
+    assert worker.head(PATH, headers=LEASE).status_code == 200, "whether it is here may be asked"
+    assert worker.head(PATH).status_code == 403
+    held.leases.readable.add(digest)
+    assert worker.get(PATH, headers=LEASE).content == CONTENT
+    held.fleet.holders["0job1"] = (replace(held.workers.items[0], name="another"), None)
+    assert problem_of(worker.get(PATH, headers=LEASE)) == (403, "not_your_artifact")
+
+
+def test_a_body_comes_in_parts_and_goes_on_where_it_ended(worker: TestClient, held: FakeServices) -> None:
+    assert part(worker, "bytes */10").json() == {"digest": digest_of(CONTENT), "received": 0}
+    first = part(worker, "bytes 0-3/10", CONTENT[:4])
+    assert (first.status_code, first.json()["received"]) == (202, 4)
+    assert not held.blobs.has(digest_of(CONTENT)), "nothing is there before all of it is"
+    again = part(worker, "bytes 0-3/10", CONTENT[:4])
+    assert problem_of(again) == (409, "conflict")
+    assert again.json()["details"] == {"received": 4}
+    assert part(worker, "bytes */10").json()["received"] == 4
+    last = part(worker, "bytes 4-9/10", CONTENT[4:])
+    assert (last.status_code, last.json()) == (201, {"digest": digest_of(CONTENT), "size": 10})
+    assert held.blobs.path(digest_of(CONTENT)).read_bytes() == CONTENT
+    assert part(worker, "bytes */10").status_code == 200
+
+
+def test_parts_of_other_bytes_are_refused_and_leave_nothing(worker: TestClient, held: FakeServices) -> None:
+    part(worker, "bytes 0-3/10", b"wron")
+    assert problem_of(part(worker, "bytes 4-9/10", CONTENT[4:])) == (422, "digest_mismatch")
+    assert part(worker, "bytes */10").json()["received"] == 0
+
+
+def test_what_one_sends_wrongly_spoils_nothing_of_another(app: Any, held: FakeServices) -> None:
+    part(caller(app, WORKER), "bytes 0-3/10", b"wron")
+    admin = caller(app, ADMIN)
+    assert part(admin, "bytes 0-3/10", CONTENT[:4]).status_code == 202
+    assert part(admin, "bytes 4-9/10", CONTENT[4:]).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "text", ["bytes", "bytes 5-2/10", "bytes 0-10/10", "0-3/10", "bytes 0-3/*", "bytes -3/10", "bytes 0-3"]
+)
+def test_a_content_range_that_is_none_is_refused(worker: TestClient, held: FakeServices, text: str) -> None:
+    assert problem_of(part(worker, text, b"0123")) == (400, "usage")
