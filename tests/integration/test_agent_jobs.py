@@ -216,7 +216,9 @@ async def test_a_value_is_uploaded_before_the_event_that_names_it(
 ) -> None:
     content = os.urandom(300_000)
     digest = digest_of(content)
-    (agent.state / "blobs" / digest[7:]).write_bytes(content)
+    saved = agent.state / "outgoing" / "j-1"
+    saved.mkdir()
+    (saved / digest[7:]).write_bytes(content)
     await server.assign("j", f"digests = ['{digest}']")
     await server.ended("j")
     assert server.blobs[digest] == content

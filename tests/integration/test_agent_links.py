@@ -248,7 +248,9 @@ async def test_an_upload_that_fails_is_tried_again_until_it_arrives(
 ) -> None:
     content = b"y" * 100_000
     digest = digest_of(content)
-    (agent.state / "blobs" / digest[7:]).write_bytes(content)
+    saved = agent.state / "outgoing" / "j-1"
+    saved.mkdir()
+    (saved / digest[7:]).write_bytes(content)
     await server.assign("warm")
     await server.ended("warm")
     server.status = 503

@@ -36,14 +36,13 @@ class Landing:
         self.size += len(chunk)
 
     def settle(self, digest: str) -> None:
-        check(self._hash, digest)
+        check(self._hash.hexdigest(), digest)
         self._file.flush()
         os.fsync(self._file.fileno())
         self._path.rename(self._place)
 
 
-def check(found: hashlib._Hash, digest: str) -> None:
-    """Raises `DigestMismatch` unless what was hashed has the digest."""
-    arrived = f"sha256:{found.hexdigest()}"
-    if arrived != digest:
-        raise DigestMismatch(f"the bytes that arrived are {arrived}, not {digest}; send them again")
+def check(found: str, digest: str) -> None:
+    """Raises `DigestMismatch` unless ``found``, in hexadecimal, is the digest."""
+    if f"sha256:{found}" != digest:
+        raise DigestMismatch(f"the bytes that arrived are sha256:{found}, not {digest}; send them again")

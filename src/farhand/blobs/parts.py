@@ -65,7 +65,7 @@ class Parts:
             with path.open("rb") as file:
                 while piece := file.read(_READ_BYTES):
                     found.update(piece)
-                check(found, digest)
+                check(found.hexdigest(), digest)
                 os.fsync(file.fileno())
             path.rename(self._place(digest))
         finally:

@@ -19,6 +19,7 @@ from . import events
 from .context import Recorder
 from .forks import on_fork
 from .limits import SPOOL_BYTES_MAX
+from .references import hex_of
 
 Send = Callable[..., None]
 Ask = Callable[[str, Any], Any]
@@ -94,7 +95,10 @@ class Spool(Recorder):
             return self._acked >= end or self._closed
 
     def blob_path(self, digest: str) -> Path:
-        """The verified file of a digest, which the agent fetches if it is not there."""
+        """The verified file of a digest: what this job saved itself, or what the agent has or fetches."""
+        saved = self.blobs / hex_of(digest)
+        if saved.exists():
+            return saved
         return Path(self._ask("blob", {"digest": digest})["path"])
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ END = Exit(1.0, "crashed", "signal 9")
 
 
 def _reports(directory: Path, engine: str = "") -> Reports:
-    reports = Reports(directory, "j", 7)
+    reports = Reports(directory, directory / "outgoing", "j", 7)
     reports.create()
     reports.engine_path.write_text(engine)
     reports.grow()
@@ -87,7 +87,7 @@ def test_the_next_agent_finds_what_was_left_and_ends_it_once(tmp_path: Path) -> 
     reports.log(["a"])
     reports.close()
     for _ in range(2):
-        (found,) = leftovers(tmp_path)
+        (found,) = leftovers(tmp_path, tmp_path / "outgoing")
         found.reopen(END)
         assert (found.job, found.lease) == ("j", 7)
         assert _send_all(found) == [("agent", "log"), ("engine", "log"), ("agent", "exit")]
@@ -98,7 +98,7 @@ def test_a_result_that_an_earlier_agent_set_aside_stays_aside(tmp_path: Path) ->
     reports = _reports(tmp_path, RESULT % "cancelled")
     reports.seal(Exit(1.0, "stopped", "the worker stopped"), keep_result=False)
     reports.close()
-    (found,) = leftovers(tmp_path)
+    (found,) = leftovers(tmp_path, tmp_path / "outgoing")
     found.reopen(END)
     assert _send_all(found) == [("agent", "exit")]
 
@@ -106,10 +106,12 @@ def test_a_result_that_an_earlier_agent_set_aside_stays_aside(tmp_path: Path) ->
 def test_a_job_that_was_only_handed_over_is_a_leftover_and_other_files_are_none(tmp_path: Path) -> None:
     for name in ("j-1.agent", "notes.engine", "-1.engine"):
         (tmp_path / name).touch()
-    reports = Reports(tmp_path, "run.2-b", 7)
+    reports = Reports(tmp_path, tmp_path / "outgoing", "run.2-b", 7)
     reports.create()
     reports.close()
-    assert [(found.job, found.lease) for found in leftovers(tmp_path)] == [("run.2-b", 7)]
+    assert [(found.job, found.lease) for found in leftovers(tmp_path, tmp_path / "outgoing")] == [
+        ("run.2-b", 7)
+    ]
 
 
 def test_a_result_leaves_in_one_frame_with_what_came_before_it(tmp_path: Path) -> None:

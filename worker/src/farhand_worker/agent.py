@@ -9,7 +9,8 @@ import shutil
 from typing import Any, Coroutine, Optional, Set
 
 from .attendance import Attendance
-from .cache import Cache, NotFetched
+from .blobs import BlobCache, NotFetched
+from .cache import Cache
 from .dial import DialRefused
 from .engines import Pool
 from .environment import user_environment
@@ -39,7 +40,7 @@ class Agent:
         self._end: asyncio.Future[int] = self._loop.create_future()
         self._environ, self._withheld = user_environment(os.environ, options.pass_env)
         self._transfer = Transfer(options.token, pin=options.pin, artifacts=options.artifacts)
-        self._cache = Cache(state, self._transfer, options.python)
+        self._cache = Cache(state, self._transfer, options.python, BlobCache(state.blobs))
         self._pool = Pool(state, options.python, self._environ, max(1, options.parallel))
         self._holdings = Holdings(
             state, self._cache, self._pool, options.cwd, self._settled, self._background
@@ -62,8 +63,8 @@ class Agent:
         self._attendance.swept = self._state.sweep()
         shutil.rmtree(self._state.scratch, ignore_errors=True)
         self._state.scratch.mkdir(exist_ok=True)
-        if not self._holdings.take_over():
-            self._background(self._cache.trim())
+        self._holdings.take_over()
+        self._background(self._cache.trim())
         self._start_warden()
         if self._withheld:
             _log.info("kept from user code, as they look like credentials: %s", ", ".join(self._withheld))

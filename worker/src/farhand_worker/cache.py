@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -14,28 +13,22 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Awaitable, Callable, Dict, Optional, Set
 
+from .blobs import BlobCache, NotFetched, hex_of
 from .state import StateDirectory
-from .transfer import Corrupt, Transfer, TransferFailed
-
-BLOB_BYTES_MAX = 1024 * 1024 * 1024
-"""Blobs beyond this go, the longest unused first, when no job needs them."""
+from .transfer import Claim, Corrupt, Transfer, TransferFailed
 
 TREES_MAX = 20
 """Unpacked bundles (and runtimes) that are kept."""
 
 _TRIES = 6
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
-
-
-class NotFetched(Exception):
-    """What a job needs could not be brought here; the message says what and why."""
 
 
 class Cache:
     """Fetches at most once at a time for each digest, in a few threads of its own."""
 
-    def __init__(self, state: StateDirectory, transfer: Transfer, python: str) -> None:
+    def __init__(self, state: StateDirectory, transfer: Transfer, python: str, blobs: BlobCache) -> None:
         self._state = state
+        self._blobs = blobs
         self._transfer = transfer
         self._python = python
         self._threads = ThreadPoolExecutor(4, "transfer")
@@ -47,28 +40,35 @@ class Cache:
         """The directory of the unpacked and compiled runtime."""
         return await self._kept("runtime " + digest, lambda: self._fetch_runtime(digest))
 
-    async def bundle(self, digest: str) -> Path:
+    async def bundle(self, digest: str, claim: Claim) -> Path:
         """The directory of an unpacked, read-only bundle."""
-        return await self._kept("bundle " + digest, lambda: self._fetch_bundle(digest))
+        return await self._kept("bundle " + digest, lambda: self._fetch_bundle(digest, claim))
 
-    async def blob(self, digest: str) -> Path:
-        """The file of a blob."""
-        return await self._once("blob " + digest, lambda: self._fetch_blob(digest))
+    async def blob(self, digest: str, claim: Claim) -> Path:
+        """The file of a blob, which stays until the claim is let go."""
+        self._blobs.pin(digest, claim)
+        return await self._once("blob " + digest, lambda: self._fetch_blob(digest, claim))
 
     @property
     def fetching(self) -> bool:
         """Whether something is on its way here."""
         return bool(self._running)
 
-    async def upload(self, digest: str, job: str, lease: int) -> None:
-        """Bring a blob to the server. Raises `TransferFailed`, or FileNotFoundError when it is lost."""
-        source = self._state.blobs / hex_of(digest)
-        headers = {"Farhand-Job": job, "Farhand-Lease": str(lease)}
-        try:
-            await self._in_thread(lambda: self._transfer.put(digest, source, headers))
-        except FileNotFoundError:
-            if not await self._in_thread(lambda: self._transfer.has(digest)):
-                raise
+    def let_go(self, claim: Claim) -> None:
+        """The job of this claim is over: what was fetched for it may go."""
+        self._blobs.release(claim)
+
+    async def upload(self, digest: str, source: Path, claim: Claim) -> None:
+        """Bring the file of a blob to the server. Raises `TransferFailed`, or OSError when it is lost."""
+        await self._in_thread(lambda: self._upload(digest, source, claim))
+
+    def _upload(self, digest: str, source: Path, claim: Claim) -> None:
+        if not source.exists():  # what the job was given, it may name again
+            if self._transfer.has(digest, claim):
+                return
+            source = self._blobs.place(digest)
+        self._transfer.put(digest, source, claim)
+        self._blobs.take(digest, source)
 
     def close(self) -> None:
         """Let the threads end."""
@@ -85,9 +85,16 @@ class Cache:
     async def _once(self, name: str, fetch: Callable[[], Awaitable[Path]]) -> Path:
         task = self._running.get(name)
         if task is None:
-            task = asyncio.ensure_future(fetch())
-            self._running[name] = task
-            task.add_done_callback(lambda _: self._running.pop(name, None))
+            return await self._begin(name, fetch)
+        try:
+            return await asyncio.shield(task)
+        except NotFetched:  # what was refused to another job may be given to this one
+            return await self._once(name, fetch)
+
+    async def _begin(self, name: str, fetch: Callable[[], Awaitable[Path]]) -> Path:
+        task = asyncio.ensure_future(fetch())
+        self._running[name] = task
+        task.add_done_callback(lambda _: self._running.pop(name, None))
         return await asyncio.shield(task)
 
     async def _fetch_runtime(self, digest: str) -> Path:
@@ -101,23 +108,25 @@ class Cache:
         os.utime(home)
         return home
 
-    async def _fetch_bundle(self, digest: str) -> Path:
+    async def _fetch_bundle(self, digest: str, claim: Claim) -> Path:
         home = self._state.path / "bundles" / hex_of(digest)
         if not home.exists():
-            await self._unpack(f"/api/v1/artifacts/{digest}", digest, home, read_only=True)
+            await self._unpack(f"/api/v1/artifacts/{digest}", digest, home, claim, read_only=True)
         os.utime(home)
         return home
 
-    async def _fetch_blob(self, digest: str) -> Path:
-        target = self._state.blobs / hex_of(digest)
-        if not target.exists():
-            await self._get(f"/api/v1/artifacts/{digest}", digest, target)
-        os.utime(target)
+    async def _fetch_blob(self, digest: str, claim: Claim) -> Path:
+        target = self._blobs.place(digest)
+        if not await self._in_thread(lambda: self._blobs.find(digest)):
+            await self._get(f"/api/v1/artifacts/{digest}", digest, target, claim)
+            await self._in_thread(lambda: self._blobs.arrived(digest))
         return target
 
-    async def _unpack(self, path: str, digest: str, home: Path, read_only: bool = False) -> None:
+    async def _unpack(
+        self, path: str, digest: str, home: Path, claim: Optional[Claim] = None, read_only: bool = False
+    ) -> None:
         archive = home.with_suffix(".zip")
-        await self._get(path, digest, archive)
+        await self._get(path, digest, archive, claim)
         try:
             await self._in_thread(lambda: _unpack(archive, home, read_only))
         except (OSError, zipfile.BadZipFile) as error:
@@ -125,10 +134,10 @@ class Cache:
         finally:
             archive.unlink(missing_ok=True)
 
-    async def _get(self, path: str, digest: str, target: Path) -> None:
+    async def _get(self, path: str, digest: str, target: Path, claim: Optional[Claim]) -> None:
         for attempt in range(_TRIES):
             try:
-                await self._in_thread(lambda: self._transfer.get(path, digest, target))
+                await self._in_thread(lambda: self._transfer.get(path, digest, target, claim))
                 return
             except TransferFailed as error:
                 tries = 2 if isinstance(error, Corrupt) else _TRIES
@@ -164,22 +173,10 @@ class Cache:
         await self._in_thread(self._trim)
 
     def _trim(self) -> None:
-        total = 0
-        for path in _newest_first(self._state.blobs):
-            total += path.stat().st_size
-            if total > BLOB_BYTES_MAX:
-                path.unlink(missing_ok=True)
+        self._blobs.trim()
         for parent in (self._state.path / "bundles", self._state.path / "runtime"):
             for path in _newest_first(parent)[TREES_MAX:]:
                 remove_tree(path)
-
-
-def hex_of(digest: str) -> str:
-    """The name a digest has on disk. Raises `NotFetched` for what is no digest."""
-    match = _DIGEST.match(digest)
-    if match is None:
-        raise NotFetched(f"{digest[:80]!r} is no digest")
-    return match.group(1)
 
 
 def remove_tree(path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shutil
 from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type
 
-from .cache import Cache, NotFetched
+from .blobs import NotFetched, hex_of
+from .cache import Cache
 from .clock import wall_now
 from .engines import Pool
 from .jobs import Attempt
@@ -29,7 +31,7 @@ from .protocol import (
 from .reports import Reports, leftovers
 from .session import Session
 from .state import StateDirectory
-from .transfer import TransferFailed
+from .transfer import Claim, TransferFailed
 
 _UPLOAD_AGAIN_S = 5.0
 _ACCEPT_S = 0.02
@@ -84,13 +86,16 @@ class Holdings:
 
     # ------------------------------------------------------------ what is held
 
-    def take_over(self) -> bool:
-        """Hold what an earlier agent left unsent; says whether there was anything."""
+    def take_over(self) -> None:
+        """Hold what an earlier agent left unsent; what nobody will send is removed."""
         end = Exit(wall_now(), "crashed", "the agent ended and its engines with it")
-        for reports in leftovers(self.state.spool):
+        for reports in leftovers(self.state.spool, self.state.outgoing):
             reports.reopen(end)
             self._hold((reports.job, reports.lease), reports)
-        return bool(self._outbox)
+        unsent = {reports.outgoing for reports in self._outbox.values()}
+        for path in self.state.outgoing.iterdir():
+            if path not in unsent:
+                self._remove(path)
 
     @property
     def empty(self) -> bool:
@@ -187,7 +192,7 @@ class Holdings:
         try:
             while not reports.gone:
                 try:
-                    await self.cache.upload(digest, *key)
+                    await self.cache.upload(digest, reports.outgoing / hex_of(digest), Claim(*key))
                     reports.uploaded.add(digest)
                     return
                 except TransferFailed as error:
@@ -298,7 +303,7 @@ class Holdings:
         self._let_go(key)
 
     def _let_go(self, key: JobKey) -> None:
-        self._outbox.pop(key, None)
+        reports = self._outbox.pop(key)
         self._unconfirmed.discard(key)
         self._turns.remove(key)
         attempt = self._attempts.get(key)
@@ -306,9 +311,16 @@ class Holdings:
             self._background(self._forget_when_over(key, attempt))
         else:
             self._attempts.pop(key, None)
+            self._remove(reports.outgoing)
         self._settled()
 
     async def _forget_when_over(self, key: JobKey, attempt: Attempt) -> None:
         await attempt.over.wait()
         self._attempts.pop(key, None)
+        self._remove(attempt.reports.outgoing)
         self._settled()
+
+    def _remove(self, directory: Path) -> None:
+        """Delete what a job had saved; it may be large, and heartbeats do not wait for it."""
+        if directory.exists():
+            self._background(asyncio.to_thread(shutil.rmtree, directory, True))

@@ -8,13 +8,15 @@ import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
-from .cache import Cache, NotFetched
+from .blobs import NotFetched
+from .cache import Cache
 from .clock import wall_now
 from .engines import Ended, Engine, Key, Pool
 from .fates import exit_of, exit_without, fate_of
 from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Reply, Request, Times
 from .reports import Reports
 from .state import StateDirectory
+from .transfer import Claim
 
 BELL_S = 0.05
 """How long a bell may wait for more to report; an urgent one does not."""
@@ -57,7 +59,10 @@ class Attempt:
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign
         self._spool_bytes_max = host.limits.get("spool_bytes", SPOOL_BYTES_MAX)
-        self.reports = Reports(host.state.spool, assign.job, assign.lease, self._spool_bytes_max)
+        self.reports = Reports(
+            host.state.spool, host.state.outgoing, assign.job, assign.lease, self._spool_bytes_max
+        )
+        self.claim = Claim(assign.job, assign.lease)
         self.over = asyncio.Event()
         self._host = host
         self._loop = asyncio.get_running_loop()
@@ -115,6 +120,7 @@ class Attempt:
             timer.cancel()
         for task in self._tasks:
             task.cancel()
+        self._host.cache.let_go(self.claim)
         await self._clear_scratch()
         self.over.set()
         self._host.attempt_over(self)
@@ -122,9 +128,9 @@ class Attempt:
     async def _prepare(self) -> Engine:
         host, assign = self._host, self.assign
         runtime = await host.cache.runtime(host.runtime)
-        self._bundle = await host.cache.bundle(assign.bundle)
+        self._bundle = await host.cache.bundle(assign.bundle, self.claim)
         if assign.kind == IMPORT and assign.fingerprint:
-            self._manifest = await host.cache.blob(assign.fingerprint)
+            self._manifest = await host.cache.blob(assign.fingerprint, self.claim)
         if host.cwd is None:
             self._scratch.mkdir(exist_ok=True)
         engine = await host.pool.obtain(self._key(), runtime, self)
@@ -208,7 +214,7 @@ class Attempt:
             "manifest": str(self._manifest) if self._manifest else None,
             "cwd": str(host.cwd or self._scratch),
             "spool": str(self.reports.engine_path),
-            "blobs": str(host.state.blobs),
+            "blobs": str(self.reports.outgoing),
             "kept": assign.kept,
             "timeout_s": assign.timeout_s,
             "grace_s": self._grace_s,
@@ -369,7 +375,7 @@ class Attempt:
 
     async def _answer_blob(self, identity: Any, digest: str) -> None:
         try:
-            path = await self._host.cache.blob(digest)
+            path = await self._host.cache.blob(digest, self.claim)
         except NotFetched as error:
             self._reply(identity, error=str(error))
         else:

@@ -29,11 +29,14 @@ class Reports:
     engine's `Result` after the agent's lines, the agent's `Exit` after the engine's.
     """
 
-    def __init__(self, directory: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX) -> None:
+    def __init__(
+        self, directory: Path, outgoing: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX
+    ) -> None:
         self.job = job
         self.lease = lease
         self.engine_path = directory / f"{job}-{lease}{_SUFFIX}"
         self._agent_path = directory / f"{job}-{lease}.agent"
+        self.outgoing = outgoing / f"{job}-{lease}"
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
         self._bytes_max = bytes_max
@@ -180,11 +183,11 @@ class Reports:
             path.unlink(missing_ok=True)
 
 
-def leftovers(directory: Path) -> List[Reports]:
-    """The attempts that an earlier agent left in ``directory``."""
+def leftovers(directory: Path, outgoing: Path) -> List[Reports]:
+    """The attempts that an earlier agent left in ``directory``, with what they saved in ``outgoing``."""
     found: List[Reports] = []
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         job, _, lease = path.name[: -len(_SUFFIX)].rpartition("-")
         if job and lease.isdigit():
-            found.append(Reports(directory, job, int(lease)))
+            found.append(Reports(directory, outgoing, job, int(lease)))
     return found

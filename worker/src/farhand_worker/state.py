@@ -47,8 +47,13 @@ class StateDirectory:
 
     @property
     def blobs(self) -> Path:
-        """Where values and files lie by digest."""
+        """Where what was fetched lies by digest."""
         return self.path / "blobs"
+
+    @property
+    def outgoing(self) -> Path:
+        """Where what jobs have saved lies by digest, a directory an attempt, until it is recorded."""
+        return self.path / "outgoing"
 
     def open(self) -> None:
         """Make, check and lock the directory. Raises `StateRefused`."""
@@ -58,8 +63,8 @@ class StateDirectory:
             raise StateRefused(f"{self.path} is not this user's directory; choose another with --state-dir")
         os.chmod(self.path, 0o700)
         self._take_lock()
-        for directory in (self.spool, self.scratch, self.blobs, self.path / "runtime", self.path / "bundles"):
-            directory.mkdir(exist_ok=True)
+        for name in ("spool", "scratch", "blobs", "outgoing", "runtime", "bundles"):
+            (self.path / name).mkdir(exist_ok=True)
         self.previous = _read(self.path / "instance")
         self.identity = _read(self.path / "identity") or secrets.token_hex(6)
         _write(self.path / "identity", self.identity)

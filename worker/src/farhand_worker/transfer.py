@@ -1,31 +1,56 @@
-"""Files to and from the server, by digest, over HTTP. Everything here blocks and runs in threads."""
+"""Files to and from the server, by digest, over HTTP. Everything here blocks and runs in threads.
+
+Both ways go on where they were broken off: a download by ``Range``, a long upload by ``Content-Range``.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import json
 import os
 import ssl
-import tempfile
+import threading
 from pathlib import Path
-from typing import Callable, Dict, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from . import __version__
 from .address import Address
 from .trust import Trust
 
 _ARTIFACTS = "/api/v1/artifacts/"
+
+PART_BYTES = 4 * 1024 * 1024
+"""What is larger is sent in parts of this size."""
+
 _CHUNK_BYTES = 256 * 1024
 _TIMEOUT_S = 30.0
-_OK = frozenset({200, 201, 204})
+_ANSWERS_BYTES_MAX = 64 * 1024
+_LATER = frozenset({408, 409, 425, 429})
+_OK = frozenset({200, 201, 202, 204, 206})
+
+Body = Callable[[], Optional[Iterator[bytes]]]
+"""Makes the body of a request, and makes it anew should it have to be sent again."""
+
+
+class Claim(NamedTuple):
+    """The job, and its lease, that something is fetched or sent for."""
+
+    job: str
+    lease: int
+
+    def headers(self) -> Dict[str, str]:
+        """As a request says it."""
+        return {"Farhand-Job": self.job, "Farhand-Lease": str(self.lease)}
 
 
 class TransferFailed(Exception):
     """A file did not come or go; ``final`` says that trying again would not help."""
 
-    def __init__(self, message: str, final: bool) -> None:
+    def __init__(self, message: str, final: bool, status: int = 0) -> None:
         super().__init__(message)
         self.final = final
+        self.status = status
 
 
 class Corrupt(TransferFailed):
@@ -34,6 +59,8 @@ class Corrupt(TransferFailed):
 
 class Transfer:
     """Gets and puts files. ``address`` may change between calls: a server can come back elsewhere.
+
+    Each thread keeps its connections, so that a file costs no handshake.
 
     ``artifacts`` is another way to the server's artifacts, where there is one.
     """
@@ -49,6 +76,7 @@ class Transfer:
         self._artifacts = artifacts
         self._trust = Trust(pin)
         self._trust_apart = Trust()
+        self._kept = threading.local()
         self.address = address
 
     def tls(self) -> ssl.SSLContext:
@@ -57,58 +85,111 @@ class Transfer:
             raise TransferFailed("no server is known yet", False)
         return self._trust.context(self.address)
 
-    def get(self, path: str, digest: str, target: Path) -> None:
-        """Download ``path`` to ``target``, whole and verified or not at all. Raises `TransferFailed`."""
-        self._exchange("GET", path, {}, None, lambda response: _receive(response, digest, target))
+    def get(self, path: str, digest: str, target: Path, claim: Optional[Claim] = None) -> None:
+        """Download ``path`` to ``target``, whole and verified or not at all. Raises `TransferFailed`.
 
-    def put(self, digest: str, source: Path, headers: Dict[str, str]) -> None:
+        What has come of it by then is kept beside it, and the next try goes on from there.
+        """
+        partial = target.with_name(f".arriving-{target.name}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        here = partial.stat().st_size if partial.exists() else 0
+        headers = claim.headers() if claim is not None else {}
+        if here:
+            headers["Range"] = f"bytes={here}-"
+
+        arrived: List[str] = []
+
+        def receive(response: http.client.HTTPResponse) -> None:
+            arrived.append(_receive(response, partial))
+
+        try:
+            self._exchange("GET", path, headers, _nothing, receive)
+        except TransferFailed as error:
+            if error.status != 416:
+                raise
+            arrived.append(file_digest(partial))  # all of it had come already
+        if arrived != [digest]:
+            partial.unlink()
+            raise Corrupt(f"what arrived is not {digest}", False)
+        os.replace(partial, target)
+
+    def put(self, digest: str, source: Path, claim: Claim) -> None:
         """Upload the file ``source`` under ``digest``. Raises `TransferFailed`, or OSError for the file."""
-        length = {"Content-Length": str(source.stat().st_size), "Content-Type": "application/octet-stream"}
+        size = source.stat().st_size
         path = _ARTIFACTS + digest
-        self._exchange("PUT", path, {**headers, **length}, source, lambda response: response.read())
+        if size <= PART_BYTES:
+            self._send(path, source, 0, size, claim.headers())
+            return
+        whole = {**claim.headers(), "Content-Range": f"bytes */{size}"}
+        status, answer = self._answer("PUT", path, {**whole, "Content-Length": "0"}, _nothing)
+        while status == 202:
+            start = int(answer["received"])
+            end = min(start + PART_BYTES, size)
+            whole["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+            status, answer = self._send(path, source, start, end, whole)
 
-    def has(self, digest: str) -> bool:
+    def has(self, digest: str, claim: Claim) -> bool:
         """Whether the server holds ``digest``. Raises `TransferFailed` when it does not say."""
         try:
-            self._exchange("HEAD", _ARTIFACTS + digest, {}, None, lambda response: response.read())
+            self._answer("HEAD", _ARTIFACTS + digest, claim.headers(), _nothing)
         except TransferFailed as error:
-            if error.final:
+            if error.status == 404:
                 return False
             raise
         return True
+
+    def close(self) -> None:
+        """Let go of this thread's connections."""
+        for connection in self._kept.__dict__.pop("connections", {}).values():
+            connection.close()
+
+    # ------------------------------------------------------------ requests
+
+    def _send(
+        self, path: str, source: Path, start: int, end: int, headers: Dict[str, str]
+    ) -> Tuple[int, Dict[str, Any]]:
+        length = {"Content-Length": str(end - start), "Content-Type": "application/octet-stream"}
+        return self._answer("PUT", path, {**headers, **length}, lambda: _pieces(source, start, end))
+
+    def _answer(
+        self, method: str, path: str, headers: Dict[str, str], body: Body
+    ) -> Tuple[int, Dict[str, Any]]:
+        answers: List[Tuple[int, bytes]] = []
+
+        def read(response: http.client.HTTPResponse) -> None:
+            answers.append((response.status, response.read(_ANSWERS_BYTES_MAX)))
+
+        self._exchange(method, path, headers, body, read)
+        status, text = answers[0]
+        try:
+            return status, json.loads(text) if text and method != "HEAD" else {}
+        except ValueError as error:
+            raise TransferFailed(f"{method} {path}: not an answer of this protocol", False) from error
 
     def _exchange(
         self,
         method: str,
         path: str,
         headers: Dict[str, str],
-        source: Optional[Path],
+        body: Body,
         consume: Callable[[http.client.HTTPResponse], object],
     ) -> None:
-        address = self._way(path)
-        try:
-            connection = self._connection(address)
-        except OSError as error:
-            raise TransferFailed(f"{method} {path}: {error or type(error).__name__}", False) from error
-        base = address.base
         every = {"Authorization": f"Bearer {self._token}", "User-Agent": f"farhand-worker/{__version__}"}
         try:
-            if source is None:
-                connection.request(method, base + path, headers={**every, **headers})
-            else:
-                with source.open("rb") as body:
-                    connection.request(method, base + path, body, {**every, **headers})
-            response = connection.getresponse()
+            response = self._asked(method, path, {**every, **headers}, body)
             if response.status not in _OK:
-                final = 400 <= response.status < 500 and response.status not in (408, 425, 429)
-                raise TransferFailed(f"{method} {path}: the server answered {response.status}", final)
+                final = 400 <= response.status < 500 and response.status not in _LATER
+                message = f"{method} {path}: the server answered {response.status}"
+                raise TransferFailed(message, final, response.status)
             consume(response)
         except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, FileNotFoundError) and source is not None:
-                raise
+            self.close()
+            if isinstance(error, _Unreadable):
+                raise error.reason from None
             raise TransferFailed(f"{method} {path}: {error or type(error).__name__}", False) from error
-        finally:
-            connection.close()
+        except BaseException:  # what is left of the answer must not be taken for the next one
+            self.close()
+            raise
 
     def _way(self, path: str) -> Address:
         apart = self._artifacts if path.startswith(_ARTIFACTS) else None
@@ -125,7 +206,24 @@ class Transfer:
         )
         return (self._trust if own else self._trust_apart).context(address)
 
-    def _connection(self, address: Address) -> http.client.HTTPConnection:
+    def _asked(self, method: str, path: str, headers: Dict[str, str], body: Body) -> http.client.HTTPResponse:
+        """The beginning of an answer. A kept connection that turns out to be closed is opened once more."""
+        address = self._way(path)
+        kept = self._kept.__dict__.setdefault("connections", {})
+        connection = kept.get(address)
+        old = connection is not None and connection.sock is not None
+        if connection is None or not old:
+            connection = kept[address] = self._opened(address)
+        try:
+            connection.request(method, address.base + path, body(), headers)
+            return connection.getresponse()
+        except (ConnectionError, http.client.RemoteDisconnected):
+            if not old:
+                raise
+            self.close()
+            return self._asked(method, path, headers, body)
+
+    def _opened(self, address: Address) -> http.client.HTTPConnection:
         if address.secure:
             context = self._context(address)
             return http.client.HTTPSConnection(
@@ -134,23 +232,63 @@ class Transfer:
         return http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
 
 
-def _receive(response: http.client.HTTPResponse, digest: str, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(dir=target.parent, prefix=".arriving-")
+class _Unreadable(OSError):
+    """The file to be sent cannot be read; nothing is wrong with the connection."""
+
+    def __init__(self, reason: OSError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def _nothing() -> None:
+    """No body."""
+
+
+def _pieces(source: Path, start: int, end: int) -> Iterator[bytes]:
     try:
-        check = hashlib.sha256()
-        with os.fdopen(fd, "wb") as file:
-            while True:
-                chunk = response.read(_CHUNK_BYTES)
-                if not chunk:
-                    break
-                check.update(chunk)
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        if f"sha256:{check.hexdigest()}" != digest:
-            raise Corrupt(f"what arrived is not {digest}", False)
-        os.replace(name, target)
-    finally:
-        if os.path.exists(name):
-            os.unlink(name)
+        with source.open("rb") as file:
+            file.seek(start)
+            while start < end:
+                piece = file.read(min(_CHUNK_BYTES, end - start))
+                if not piece:
+                    raise FileNotFoundError(f"{source} is shorter than it was")
+                start += len(piece)
+                yield piece
+    except OSError as error:
+        raise _Unreadable(error) from error
+
+
+def _receive(response: http.client.HTTPResponse, partial: Path) -> str:
+    """Add to what is there when the answer goes on from there, else begin anew; the digest of it all."""
+    found = hashlib.sha256()
+    goes_on = response.status == 206
+    if goes_on:
+        _feed(found, partial)
+    with partial.open("ab" if goes_on else "wb") as file:
+        while True:
+            chunk = response.read(_CHUNK_BYTES)
+            if not chunk:
+                break
+            found.update(chunk)
+            file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    if response.length:
+        raise http.client.IncompleteRead(b"", response.length)
+    return f"sha256:{found.hexdigest()}"
+
+
+def file_digest(path: Path) -> str:
+    """The digest of a file's content."""
+    found = hashlib.sha256()
+    _feed(found, path)
+    return f"sha256:{found.hexdigest()}"
+
+
+def _feed(found: Any, path: Path) -> None:
+    with path.open("rb") as file:
+        while True:
+            chunk = file.read(_CHUNK_BYTES)
+            if not chunk:
+                return
+            found.update(chunk)

@@ -1,0 +1,125 @@
+"""The blobs a worker has fetched: verified, bounded, and those that went unused for longest go first.
+
+A blob that a job has been given is pinned until that job is over, so that its path stays good. The bound
+holds for all the others; a cache full of pinned blobs grows beyond it rather than fail a job.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Dict, Hashable, List, Set, Tuple
+
+from .transfer import file_digest
+
+BYTES_MAX = 1024 * 1024 * 1024
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
+_Seen = Tuple[int, int, int]
+
+
+class NotFetched(Exception):
+    """What a job needs could not be brought here; the message says what and why."""
+
+
+class BlobCache:
+    """One directory of blobs. Everything but `pin` and `release` may be called in any thread."""
+
+    def __init__(self, directory: Path, bytes_max: int = BYTES_MAX) -> None:
+        self._directory = directory
+        self._bytes_max = bytes_max
+        self._pins: Dict[str, Set[Hashable]] = {}
+        self._verified: Dict[str, _Seen] = {}
+        self._bytes = bytes_max  # until the first look around counts them
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def place(self, digest: str) -> Path:
+        """Where a blob belongs. Raises `NotFetched` for what is no digest."""
+        return self._directory / hex_of(digest)
+
+    def find(self, digest: str) -> bool:
+        """Whether the blob is here, as it should be; it counts as used now.
+
+        Its content is read when this process sees it for the first time, or when the file has changed since.
+        One that is not what its digest says is deleted.
+        """
+        place = self.place(digest)
+        try:
+            seen = _look(place)
+            if self._verified.get(digest) != seen:
+                if file_digest(place) != digest:
+                    place.unlink()
+                    return False
+                self._verified[digest] = seen
+            os.utime(place)
+            self._verified[digest] = _look(place)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def arrived(self, digest: str) -> None:
+        """The blob has just been put in its place, verified; others make room."""
+        seen = _look(self.place(digest))
+        self._verified[digest] = seen
+        self._bytes += seen[0]
+        if self._bytes > self._bytes_max:
+            self.trim()
+
+    def take(self, digest: str, source: Path) -> None:
+        """Keep a verified file too, without copying it where that is possible."""
+        place = self.place(digest)
+        if place.exists():
+            return
+        beside = place.with_name(f".taken-{place.name}")
+        beside.unlink(missing_ok=True)
+        try:
+            os.link(source, beside)
+        except OSError:  # another filesystem, or one without links
+            shutil.copyfile(source, beside)
+        os.replace(beside, place)
+        self.arrived(digest)
+
+    def pin(self, digest: str, user: Hashable) -> None:
+        """The blob stays until ``user`` is released."""
+        self._pins.setdefault(digest, set()).add(user)
+
+    def release(self, user: Hashable) -> None:
+        """``user`` needs nothing any more."""
+        for digest in [digest for digest, users in self._pins.items() if user in users]:
+            self._pins[digest].discard(user)
+            if not self._pins[digest]:
+                del self._pins[digest]
+
+    def trim(self) -> None:
+        """Delete what went unused for longest until the bound holds, or only pinned blobs are left."""
+        pinned = {hex_of(digest) for digest in list(self._pins)}
+        found: List[Tuple[int, int, Path]] = []
+        for entry in os.scandir(self._directory):
+            try:
+                status = entry.stat()
+            except FileNotFoundError:
+                continue
+            found.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= self._bytes_max:
+                break
+            if path.name not in pinned and not path.name.startswith("."):
+                path.unlink(missing_ok=True)
+                total -= size
+        self._bytes = total
+
+
+def hex_of(digest: str) -> str:
+    """The name a digest has on disk. Raises `NotFetched` for what is no digest."""
+    match = _DIGEST.match(digest)
+    if match is None:
+        raise NotFetched(f"{digest[:80]!r} is no digest")
+    return match.group(1)
+
+
+def _look(path: Path) -> _Seen:
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, status.st_ino
