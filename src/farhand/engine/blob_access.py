@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import NotYourArtifact
-from ..store import Store
+from ..store.run_blobs import RunBlobs
 from .fleet import Fleet
+from .importchecks import ImportChecks
+from .reports import Reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +22,27 @@ class Claim:
 class BlobAccess:
     """Checks the claims of workers; each method raises `NotYourArtifact`."""
 
-    def __init__(self, store: Store, fleet: Fleet) -> None:
-        self._store = store
+    def __init__(self, reports: Reports, run_blobs: RunBlobs, fleet: Fleet, imports: ImportChecks) -> None:
+        self._reports = reports
+        self._run_blobs = run_blobs
         self._fleet = fleet
+        self._imports = imports
 
     async def check_write(self, worker: str, claim: Claim) -> str:
         """The worker holds the job that it sends a blob for; returns the job."""
         job, lease = self._held(worker, claim)
-        if not await self._store.reports.is_current(job, lease):
+        if not await self._reports.is_current(job, lease):
             raise NotYourArtifact("the lease of this request is not current; whoever sends it must stop")
         return job
 
     async def check_read(self, worker: str, claim: Claim, digest: str) -> None:
         """The worker holds a job that the blob belongs to."""
         job, lease = self._held(worker, claim)
-        if not await self._store.run_blobs.may_read(job, lease, digest):
+        if self._imports.owns(job):
+            allowed = self._imports.may_read(job, lease, digest)
+        else:
+            allowed = await self._run_blobs.may_read(job, lease, digest)
+        if not allowed:
             raise NotYourArtifact(f"no job that {worker} holds by a current lease has to do with {digest}")
 
     def _held(self, worker: str, claim: Claim) -> tuple[str, int]:

@@ -71,6 +71,7 @@ class Check:
     id: str
     lease: int
     key: Key
+    bundle: str
     recorded: dict[str, int] = field(default_factory=dict[str, int])
 
 
@@ -159,7 +160,7 @@ class ImportChecks:
         if standing.check is not None or not _is_due(standing) or member.link is None:
             return
         self._lease += 1
-        check = Check(f"{IMPORT}-{secrets.token_hex(8)}", self._lease, key)
+        check = Check(f"{IMPORT}-{secrets.token_hex(8)}", self._lease, key, job.bundle)
         self._checks[check.id] = check
         standing.check = check.id
         member.link.send(self._assign(check, job))
@@ -191,6 +192,13 @@ class ImportChecks:
         """Whether this check is under way."""
         check = self._checks.get(job_id)
         return check is not None and check.lease == lease
+
+    def may_read(self, job_id: str, lease: int, digest: str) -> bool:
+        """Whether this check is under way and needs the blob: it is the code, or the list of its files."""
+        check = self._checks.get(job_id)
+        if check is None or check.lease != lease:
+            return False
+        return digest in (check.bundle, check.key[1])
 
     def record(self, job_id: str, lease: int, source: str, first: int, events: list[Any]) -> int:
         """Take a batch of a check's events; returns the last number. Raises `StaleLease`."""

@@ -92,7 +92,7 @@ class Services:
         self.reports = Reports(store, consequences, self.fleet, self.imports, self.overdue.look)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store)
-        self.blob_access = BlobAccess(store, self.fleet)
+        self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, consequences, self.bus)

@@ -36,7 +36,7 @@ class Spool(Recorder):
     def __init__(
         self, path: Path, blobs: Path, send: Send, ask: Ask, bytes_max: int = SPOOL_BYTES_MAX
     ) -> None:
-        self.blobs = blobs
+        self.blobs = self._saved = blobs
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._send = send
         self._ask = ask
@@ -96,7 +96,7 @@ class Spool(Recorder):
 
     def blob_path(self, digest: str) -> Path:
         """The verified file of a digest: what this job saved itself, or what the agent has or fetches."""
-        saved = self.blobs / hex_of(digest)
+        saved = self._saved / hex_of(digest)
         if saved.exists():
             return saved
         return Path(self._ask("blob", {"digest": digest})["path"])

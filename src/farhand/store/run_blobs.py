@@ -36,7 +36,7 @@ class RunBlobs:
             job = load_job(connection, job_id)
             if job is None or not holds(job, lease):
                 return False
-            return job.bundle == digest or _is_named(connection, job.run, digest)
+            return digest in (job.bundle, job.fingerprint) or _is_named(connection, job.run, digest)
 
         return await self._database.read(read)
 

@@ -487,13 +487,19 @@ class FakeLeases:
     def __init__(self) -> None:
         self.current: set[tuple[str, int]] = set()
         self.readable: set[str] = set()
-        self.reports = self.run_blobs = self
 
     async def is_current(self, job: str, lease: int) -> bool:
         return (job, lease) in self.current
 
     async def may_read(self, job: str, lease: int, digest: str) -> bool:
         return (job, lease) in self.current and digest in self.readable
+
+
+class FakeImports:
+    """No import check is under way."""
+
+    def owns(self, job: str) -> bool:
+        return False
 
 
 class FakeServices:
@@ -516,7 +522,7 @@ class FakeServices:
         self.explanations = FakeExplanations(self.runs)
         self.backup = FakeBackup()
         self.leases = FakeLeases()
-        self.blob_access = BlobAccess(self.leases, self.fleet)
+        self.blob_access = BlobAccess(self.leases, self.leases, self.fleet, FakeImports())
         self.bus = ThreadedBus()
         self.blobs = Blobs(directory / "blobs")
         self.ready = True
