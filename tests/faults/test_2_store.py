@@ -18,7 +18,6 @@ import pytest
 from tests.harness.deployment import FAST, Deployment, Program, deployed, environment, free_port
 from tests.harness.waiting import eventually
 from tests.lab import postgresql
-from tests.optional import need
 
 
 def server_on(home: Path, directory: Path, **more: str) -> Program:
@@ -173,12 +172,8 @@ def test_a_second_server_on_a_home_is_refused_and_the_first_goes_on(deployment: 
 
 
 @pytest.mark.fault("2.26")
-def test_a_second_server_on_a_database_is_refused_and_the_first_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    need("PostgreSQL")
-    monkeypatch.setenv("FARHAND_TEST_DATABASE", "postgresql")
-    with deployed(tmp_path) as first:
+def test_a_second_server_on_a_database_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    with deployed(tmp_path, dialect="postgresql") as first:
         run = first.start_run("ticking", path=str(tmp_path / "ticks"), seconds=2.0)
         other = server_on(
             tmp_path / "b", tmp_path, FARHAND_DATABASE=first.server.environment["FARHAND_DATABASE"]
@@ -187,11 +182,9 @@ def test_a_second_server_on_a_database_is_refused_and_the_first_goes_on(
         assert first.wait_for_run(run, "completed")["attempt"] == 1
 
 
-def test_a_restart_of_postgresql_strands_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restart_of_postgresql_strands_no_run(tmp_path: Path) -> None:
     """B020: what was queued, running and ending meanwhile is all recorded afterwards."""
-    need("PostgreSQL")
-    monkeypatch.setenv("FARHAND_TEST_DATABASE", "postgresql")
-    with deployed(tmp_path) as deployment:
+    with deployed(tmp_path, dialect="postgresql") as deployment:
         witness = str(tmp_path / "w")
         runs = [deployment.start_run("three_steps", path=witness) for _ in range(20)]
         eventually(lambda: deployment.run(runs[2])["state"] == "completed", 30)
@@ -205,14 +198,13 @@ def test_a_restart_of_postgresql_strands_no_run(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.fault("2.28")
-def test_a_million_rows_are_pruned_while_runs_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_million_rows_are_pruned_while_runs_go_on(tmp_path: Path) -> None:
     home = tmp_path / "home"
     a_home(tmp_path)
     rows = _fill_with_old_runs(home / "farhand.db", 8000)
     assert rows >= 1_000_000
-    monkeypatch.setenv("FARHAND_TEST_DATABASE", "sqlite")
     done = threading.Event()
-    with deployed(tmp_path) as deployment:
+    with deployed(tmp_path, dialect="sqlite") as deployment:
         ended = 0
         while not done.is_set():
             run = deployment.start_run("three_steps", path=str(tmp_path / "w"))
@@ -283,12 +275,9 @@ def _old_rows(path: Path) -> int:
 # ------------------------------------------------------------ backup
 
 
-def test_a_backup_of_a_working_server_is_a_home_that_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FARHAND_TEST_DATABASE", "sqlite")
+def test_a_backup_of_a_working_server_is_a_home_that_works(tmp_path: Path) -> None:
     file, restored, gate = tmp_path / "backup.tar", tmp_path / "second" / "home", tmp_path / "gate"
-    with deployed(tmp_path) as deployment:
+    with deployed(tmp_path, dialect="sqlite") as deployment:
         first = deployment.start_run("three_steps", path=str(tmp_path / "w"))
         deployment.wait_for_run(first, "completed")
         under_way = deployment.start_run("waiting", gate=str(gate))
@@ -298,7 +287,7 @@ def test_a_backup_of_a_working_server_is_a_home_that_works(
         deployment.wait_for_run(under_way, "completed")
     restored.parent.mkdir()
     _farhand("restore", str(file), "--home", str(restored))
-    with deployed(restored.parent) as again:
+    with deployed(restored.parent, dialect="sqlite") as again:
         assert again.run(first)["state"] == "completed"
         ended = again.wait_for_run(under_way, "completed")
         assert ended["attempt"] == 2, "the attempt that the copy shows under way is not believed"

@@ -42,9 +42,9 @@ def environment(home: Path, times: Times, **more: str) -> dict[str, str]:
     return {**kept, **clock, "FARHAND_HOME": str(home), **more}
 
 
-def _database() -> dict[str, str]:
-    """With FARHAND_TEST_DATABASE=postgresql every deployment has a PostgreSQL database of its own."""
-    if os.environ.get("FARHAND_TEST_DATABASE", "sqlite") == "sqlite":
+def _database(dialect: str | None) -> dict[str, str]:
+    """A PostgreSQL database of its own, where the test or FARHAND_TEST_DATABASE=postgresql asks for one."""
+    if (dialect or os.environ.get("FARHAND_TEST_DATABASE", "sqlite")) == "sqlite":
         return {}
     need("PostgreSQL")
     return {"FARHAND_DATABASE": postgresql.shared().database()}
@@ -136,7 +136,12 @@ class Deployment:
     """One server, its workers, and what a test wants to know of them."""
 
     def __init__(
-        self, directory: Path, project: Path = PROJECT, times: Times = FAST, parallel: int = 2
+        self,
+        directory: Path,
+        project: Path = PROJECT,
+        times: Times = FAST,
+        parallel: int = 2,
+        dialect: str | None = None,
     ) -> None:
         self.directory = directory
         self.home = directory / "home"
@@ -148,7 +153,7 @@ class Deployment:
         self.server = Program(
             "server",
             arguments,
-            environment(self.home, times, **_database()),
+            environment(self.home, times, **_database(dialect)),
             directory / "server.log",
             directory,
         )
