@@ -9,13 +9,14 @@ import platform
 import signal
 import sys
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List, Tuple
 
 from .agent import Agent
 from .credential import VARIABLE, hide
+from .install import COMMAND, install, parser_of, starting_words, told
 from .invitation import CODE_VARIABLE, NoExchange, NotInvited
 from .options import Options, options
-from .settings import load, parser
+from .settings import Values, load, parser
 from .state import StateDirectory, StateRefused
 from .usage import Usage
 from .warden import become_subreaper
@@ -34,7 +35,10 @@ def main(arguments: List[str]) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     log = logging.getLogger("farhand.worker")
     try:
-        chosen = _options(arguments)
+        if arguments[:1] == [COMMAND]:
+            _install(arguments[1:])
+            return 0
+        chosen = options(*_settings(vars(parser().parse_args(arguments))))
         state = _state(chosen.state_dir)
     except Usage as error:
         log.error("%s", error)
@@ -50,15 +54,25 @@ def main(arguments: List[str]) -> int:
         state.close()
 
 
-def _options(arguments: List[str]) -> Options:
-    given = vars(parser().parse_args(arguments))
+def _settings(given: Dict[str, Any]) -> Tuple[Values, str]:
+    """The settings in force, and the code of an invitation; no secret stays in the environment."""
     if platform.system() not in ("Linux", "Darwin"):
         raise Usage("farhand-worker runs on Linux and macOS; on Windows, run it in WSL")
     # A server tells its own worker everything; the file of settings is for workers that people start.
     directory = Path.cwd() if given["url_file"] is None else None
     values = load(given, os.environ, directory)
     os.environ.pop(VARIABLE, None)
-    return options(values, os.environ.pop(CODE_VARIABLE, "").strip())
+    return values, os.environ.pop(CODE_VARIABLE, "").strip()
+
+
+def _install(arguments: List[str]) -> None:
+    given = vars(parser_of(parser()).parse_args(arguments))
+    if not given.pop("user"):
+        raise Usage(
+            "install writes a unit for a user's own systemd: give --user (as root, write one by hand)"
+        )
+    values, code = _settings(given)
+    sys.stdout.write(told(install(values, options(values, code), os.environ, starting_words())))
 
 
 async def _serve(options: Options, state: StateDirectory) -> int:

@@ -66,7 +66,7 @@ def hide(arguments: Sequence[str]) -> None:
         os.write(writing, found.token.encode())
         os.close(writing)
         os.set_inheritable(reading, True)
-        kept = ["--token-fd", str(reading), *kept]
+        kept = [*kept, "--token-fd", str(reading)]
     os.execve(sys.executable, [*whole[:count], *kept], found.environ)
 
 

@@ -1,0 +1,110 @@
+"""The systemd unit of a worker, and the file of its token."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from farhand_worker.__main__ import main
+from farhand_worker.install import quoted
+
+NAME = "mill"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("FARHAND_WORKER_TOKEN", "the.token")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["farhand-worker"])
+    return tmp_path
+
+
+def installed(home: Path, *arguments: str) -> tuple[Path, Path]:
+    assert main(["install", "--user", "--url", "https://f.example", "--name", NAME, *arguments]) == 0
+    return (
+        home / "config/systemd/user/farhand-worker-mill.service",
+        home / "config/farhand/mill.token",
+    )
+
+
+def test_it_writes_a_unit_and_a_token_that_only_its_owner_reads(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "farhand.toml").write_text("[worker]\nparallel = 3\nshared_paths = ['/srv/100%']\n")
+    unit, token = installed(home, "--labels", "gpu,zone=eu", "--max-idle", "1h")
+    assert token.read_text() == "the.token\n"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    text = unit.read_text()
+    assert "the.token" not in text
+    start = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    assert start == (
+        f"ExecStart={sys.executable} -m farhand_worker --url https://f.example --labels gpu,zone=eu "
+        f"--parallel 3 --shared-path /srv/100%% --max-idle 3600 --name mill --python {sys.executable} "
+        f"--state-dir {home}/state/farhand-worker/mill --token-file {token}"
+    )
+    assert "Restart=on-failure" in text  # after --max-idle it stays away
+    told = capsys.readouterr().out
+    assert "systemctl --user enable --now farhand-worker-mill.service" in told
+    assert "the.token" not in told
+
+
+def test_a_second_installation_takes_the_place_of_the_first(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(home)
+    monkeypatch.setenv("FARHAND_WORKER_TOKEN", "another.token")
+    unit, token = installed(home, "--parallel", "2")
+    assert token.read_text() == "another.token\n"
+    assert stat.S_IMODE(token.stat().st_mode) == 0o600
+    assert "--parallel 2" in unit.read_text()
+    assert "Restart=always" in unit.read_text()
+
+
+def test_an_archive_is_started_as_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["farhand-worker.pyz"])
+    unit, _ = installed(home)
+    assert f"ExecStart={sys.executable} {home / 'farhand-worker.pyz'} --url" in unit.read_text()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_finds_no_fault_with_the_unit(home: Path) -> None:
+    unit, _ = installed(home, "--shared-path", '/srv/a "b" $c %d')
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
+
+
+def test_without_user_it_says_what_to_give(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert main(["install", "--url", "https://f.example"]) == 2
+    assert "give --user" in caplog.messages[-1]
+    assert not (home / "config").exists()
+
+
+def test_a_directory_that_cannot_be_written_is_2(home: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (home / "config").write_text("")
+    assert main(["install", "--user", "--url", "https://f.example"]) == 2
+    assert "cannot be written" in caplog.messages[-1]
+
+
+@pytest.mark.parametrize(
+    ("word", "unit"),
+    [
+        ("plain/1", "plain/1"),
+        ("a b", '"a b"'),
+        ('"', '"\\""'),
+        ("5%", "5%%"),
+        ("$X", '"$$X"'),
+        ("a\\b", '"a\\\\b"'),
+    ],
+)
+def test_a_word_is_quoted_as_systemd_reads_it(word: str, unit: str) -> None:
+    assert quoted(word) == unit
