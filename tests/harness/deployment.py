@@ -199,20 +199,18 @@ class Deployment:
         token: str | None = None,
         wait: bool = True,
         python: str = sys.executable,
-        packages: Path | None = None,
+        program: Path | None = None,
     ) -> WorkerProgram:
         """Start a worker in bundle mode, in a directory of its own, and wait until it is online."""
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         token_file = directory / "token"
         token_file.write_text(token if token is not None else self.token(name, list(labels)))
-        arguments = ["-m", "farhand_worker", "--url", url or self.url, "--token-file", str(token_file)]
+        arguments = ["-m", "farhand_worker"] if program is None else [str(program)]
+        arguments += ["--url", url or self.url, "--token-file", str(token_file)]
         arguments += ["--state-dir", str(directory / "state"), "--parallel", str(parallel), "--name", name]
-        # ``python`` may be another one, which finds the worker program and its package in ``packages``.
-        found = {} if packages is None else {"PYTHONPATH": str(packages)}
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")}
-        clean = {**kept, **found}
-        program = WorkerProgram(
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")}
+        worker = WorkerProgram(
             name,
             arguments,
             clean,
@@ -221,11 +219,11 @@ class Deployment:
             python=python,
             state_dir=directory / "state",
         )
-        self.workers[name] = program
-        program.start()
+        self.workers[name] = worker
+        worker.start()
         if wait:
             self.wait_for_worker(name, "online")
-        return program
+        return worker
 
     def wait_for_worker(self, name: str, state: str, within_s: float = 20) -> None:
         """The server shows the worker in ``state``."""

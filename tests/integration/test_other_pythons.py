@@ -1,21 +1,39 @@
-"""A worker and its engines on the other Pythons they promise to run on, where those are installed."""
+"""The worker's program as one file, and its engines, on every Python they promise to run on."""
 
 from __future__ import annotations
 
 import glob
 import os
 import shutil
+import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import websockets
 
-import farhand_worker
-from tests.harness.deployment import deployed
+from tests.harness.deployment import Deployment, deployed
 from tests.harness.witnesses import words
 
-VERSIONS = ("3.9", "3.10", "3.12", "3.13")
+VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
+_KEPT = os.path.expanduser("~/.pyenv/versions/{version}.*/bin/python3")
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with deployed(tmp_path_factory.mktemp("pythons")) as deployment:
+        yield deployment
+
+
+@pytest.fixture(scope="module")
+def program(deployment: Deployment) -> Path:
+    """The file as the server gives it to whoever has a token."""
+    response = deployment.client.get("/workers/agent.pyz")
+    assert response.status_code == 200
+    assert response.headers["etag"].strip('"') == response.headers["farhand-digest"]
+    path = deployment.directory / "farhand-worker.pyz"
+    path.write_bytes(response.content)
+    return path
 
 
 def _interpreter(version: str) -> str:
@@ -30,24 +48,20 @@ def _interpreter(version: str) -> str:
     pytest.skip(f"Python {version} is absent: a worker on it")
 
 
-_KEPT = os.path.expanduser("~/.pyenv/versions/{version}.*/bin/python3")
-
-
+@pytest.mark.fault("3.53")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_worker_on_another_python_runs_flows_and_placed_calls(tmp_path: Path, version: str) -> None:
-    python = _interpreter(version)
-    packages = tmp_path / "packages"
-    packages.mkdir()
-    for package in (websockets, farhand_worker):
-        source = Path(str(package.__file__)).parent
-        (packages / source.name).symlink_to(source)
-    with deployed(tmp_path) as deployment:
-        deployment.worker("old", "demo", python=python, packages=packages)
-        witness = tmp_path / "witness"
-        mapped = deployment.start_run("mapping", path=str(witness), count=4)
-        ticking = deployment.start_run("ticking_there", path=str(tmp_path / "ticks"), seconds=0.2)
-        assert deployment.wait_for_run(mapped, "completed")["result"] == 14
-        assert deployment.wait_for_run(ticking, "completed")["worker"] == "old"
-        (attempt,) = deployment.attempts(ticking)
-        assert attempt["python"].startswith(f"{version}.")
-    assert sum(words(witness).values()) == 4
+def test_one_file_makes_any_python_a_worker(
+    deployment: Deployment, program: Path, tmp_path: Path, version: str
+) -> None:
+    name = f"python{version}"
+    worker = deployment.worker(name, "demo", python=_interpreter(version), program=program)
+    mapped = deployment.start_run("mapping", path=str(tmp_path / "witness"), count=4)
+    ticking = deployment.start_run("ticking_there", path=str(tmp_path / "ticks"), seconds=0.2)
+    assert deployment.wait_for_run(mapped, "completed")["result"] == 14
+    assert deployment.wait_for_run(ticking, "completed")["worker"] == name
+    (attempt,) = deployment.attempts(ticking)
+    assert attempt["python"].startswith(f"{version}.")
+    assert sum(words(tmp_path / "witness").values()) == 4
+    worker.send(signal.SIGTERM)
+    assert worker.wait() == 0
+    assert "attached to" in worker.text()

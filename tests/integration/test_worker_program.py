@@ -104,3 +104,26 @@ async def test_it_says_that_it_runs_cancels_and_dials_again(server: FakeServer, 
         assert any(line.startswith("WARNING disconnected: ") and "; retrying in " in line for line in said)
     finally:
         agent.close()
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_an_odd_answer_after_the_first_session_is_a_proxy_and_waited_out(
+    server: FakeServer, tmp_path: Path, status: int
+) -> None:
+    agent = AgentProcess(server, tmp_path / "state").start()
+    try:
+        await server.attached()
+        server.status = status
+        server.cut()
+        await until(lambda: agent.log.count(f"the server answered {status}") >= 2, "it keeps trying")
+        server.status = None
+        await server.attached(2)
+    finally:
+        agent.close()
+
+
+async def test_an_address_that_leads_elsewhere_is_refused(server: FakeServer, tmp_path: Path) -> None:
+    server.status = 301
+    agent = AgentProcess(server, tmp_path / "state").start()
+    assert await agent.exit_code() == 3
+    assert "is not where the server is; it leads to elsewhere: give that as --url" in agent.log

@@ -32,6 +32,7 @@ MAY: dict[str, frozenset[str]] = {
     "doctor": _ADMIN,
     "attach": frozenset({WORKER}),
     "runtime": _ADMIN | {WORKER},
+    "program": _PEOPLE | {WORKER},
     "artifact_read": _PEOPLE | {WORKER},
     "artifact_write": _OPERATORS | {WORKER},
 }
@@ -56,6 +57,7 @@ MEANINGS: dict[str, str] = {
     "doctor": "read the server's settings and the state of its store",
     "attach": "attach as a worker",
     "runtime": "fetch what engines run from",
+    "program": "fetch the worker's program as one file",
     "artifact_read": "read content by its digest",
     "artifact_write": "write content; a worker only under a live lease",
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
-from starlette.responses import FileResponse
+import asyncio
 
+from fastapi import APIRouter, Depends
+from starlette.responses import FileResponse, Response
+
+from ..engine import program
 from ..model import Page, Worker
 from .access import require
 from .asking import Asking
@@ -27,6 +30,21 @@ async def runtime(services: Asking) -> FileResponse:
         services.blobs.path(digest),
         media_type="application/zip",
         headers={"ETag": f'"{digest}"', "Farhand-Digest": digest},
+    )
+
+
+@router.get("/agent.pyz", response_class=Response, dependencies=[Depends(require("program"))])
+async def agent_pyz() -> Response:
+    """The worker's program as one file that any Python from 3.9 on starts; its digest is the ETag."""
+    found = await asyncio.to_thread(program.program)
+    return Response(
+        found.content,
+        media_type="application/zip",
+        headers={
+            "Content-Disposition": f'attachment; filename="{program.FILE_NAME}"',
+            "ETag": f'"{found.digest}"',
+            "Farhand-Digest": found.digest,
+        },
     )
 
 

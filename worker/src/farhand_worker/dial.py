@@ -25,6 +25,7 @@ _FINAL = {
     401: "the server does not accept this token: it is wrong, expired or revoked; mint another",
     403: "no worker may attach there; check the path of the URL, and whether a proxy forbids it",
 }
+_ELSEWHERE = frozenset({301, 302, 303, 307, 308})
 _NOT_FARHAND = frozenset({200, 400, 404, 405, 410, 426})
 
 
@@ -45,8 +46,8 @@ async def dial(
 ) -> ClientConnection:
     """An open websocket. Raises `NotConnected` or `DialRefused`.
 
-    ``known`` says that this server has been attached to before: an odd answer is then a proxy in front of
-    a server that is away, not a wrong address.
+    ``known`` says that this server has been attached to before: an odd answer, or a refusal without the
+    server's own sentence, is then a proxy in front of a server that is away, not a wrong address.
     """
     options: Dict[str, Any] = {"ssl": None}
     try:
@@ -105,8 +106,14 @@ async def _connect(address: Address) -> socket.socket:
 
 def _judge(address: Address, error: InvalidStatus, known: bool) -> Exception:
     status = error.response.status_code
-    if status in _FINAL:
-        return DialRefused(_sentence(error) or _FINAL[status])
+    sentence = _sentence(error)
+    if status in _FINAL and (sentence or not known):
+        return DialRefused(sentence or _FINAL[status])
+    if status in _ELSEWHERE and not known:
+        where = error.response.headers.get("Location", "elsewhere")
+        return DialRefused(
+            f"{address.text} is not where the server is; it leads to {where}: give that as --url"
+        )
     if status in _NOT_FARHAND and not known:
         return DialRefused(f"{address.text} is not a farhand server (it answered {status})")
     return NotConnected(f"the server answered {status}")
