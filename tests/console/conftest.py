@@ -14,8 +14,9 @@ from tests.unit.web.fakes import FakeServices, make_run
 from tests.unit.web.served import Served, served
 
 OpenPage = Callable[..., Any]
-NOISE = ("net::ERR_", "[object Event]")
-"""What a browser and htmx say of a stream whose page or server ends; the page says "reconnecting"."""
+NOISE = ("net::ERR_", "[object Event]", "status of 422")
+"""What a browser and htmx say of a stream whose page or server ends (the page says "reconnecting"), and of
+a form that comes back with an error."""
 
 
 @pytest.fixture(scope="module")

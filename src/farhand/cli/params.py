@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import InvalidParameters, Usage
+from ..sdk.texts import read_text
 
 
 def split(given: Sequence[str]) -> dict[str, str]:
@@ -34,26 +34,5 @@ def read_params(schema: Mapping[str, Any], given: Sequence[str]) -> dict[str, An
         if name not in known and schema.get("additionalProperties") is not True:
             names = ", ".join(known) or "none"
             raise InvalidParameters(f"{name}: the flow has no such parameter; it has {names}")
-        values[name] = _read(known.get(name, {}), text)
+        values[name] = read_text(known.get(name, {}), text)
     return values
-
-
-def _read(shape: Mapping[str, Any], text: str) -> Any:
-    kinds = _kinds(shape)
-    if "string" in kinds:
-        return None if text == "null" and "null" in kinds else text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _kinds(shape: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema allows; empty when it does not say."""
-    said = shape.get("type", [])
-    kinds = {said} if isinstance(said, str) else set(said)
-    for part in (*shape.get("anyOf", ()), *shape.get("oneOf", ())):
-        kinds |= _kinds(part)
-    if all(isinstance(value, str) for value in shape.get("enum", [0])):
-        kinds.add("string")
-    return kinds

@@ -11,7 +11,7 @@ import pytest
 
 from farhand.model import LogLine, MetricPoint, TaskRun
 from farhand.web.pages import run as run_page
-from farhand.web.pages.charts import POINTS_MAX, charts, thin
+from farhand.web.pages.charts import POINTS_MAX, bars, charts, overlays, thin
 from farhand.web.pages.shell import marked, root_of
 from farhand.web.pages.wording import duration, number, pretty, said, sentence, size
 
@@ -30,8 +30,27 @@ def test_a_stranger_is_asked_to_sign_in(app: Any) -> None:
         assert "0run1" not in answer.text
 
 
-@pytest.mark.parametrize("path", ["/", "/?state=completed", "/runs/0run1", "/workers"])
-def test_every_link_and_file_of_a_page_is_relative_and_there(app: Any, path: str) -> None:
+PAGES = [
+    "/",
+    "/?state=completed&text=x",
+    "/runs/0run1",
+    "/workers",
+    "/flows",
+    "/flows/train",
+    "/flows/train?like=0run1",
+    "/compare",
+    "/compare?run=0run1&run=0run2",
+    "/schedules",
+    "/projects",
+]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_link_and_file_of_a_page_is_relative_and_there(
+    app: Any, services: FakeServices, path: str
+) -> None:
+    services.runs.items["0run2"] = make_run("0run2", retry_of="0run1", sweep="s", host="box")
+    services.runs.points = [MetricPoint(1, T0, {"loss": 1.0}, None)]
     browser = signed_in(app)
     text = browser.get(path).text
     links = re.findall(r'(?:href|src|hx-get|sse-connect|action)="([^"]*)"', text)
@@ -41,12 +60,14 @@ def test_every_link_and_file_of_a_page_is_relative_and_there(app: Any, path: str
         target = urljoin(f"http://127.0.0.1:8420/base{path}", link.replace("&amp;", "&"))
         assert target.startswith("http://127.0.0.1:8420/base/"), (path, link)
         here = target.replace("/base/", "/", 1)
-        if "signout" not in here and "stream" not in here:
+        posted = here.endswith(("/signout", "/start", "/pause", "/retry"))
+        if not posted and "stream" not in here:
             assert browser.get(here).status_code == 200, (path, link)
 
 
-@pytest.mark.parametrize("path", ["/", "/runs/0run1", "/workers", "/signin"])
-def test_no_page_carries_script_or_style_of_its_own(app: Any, path: str) -> None:
+@pytest.mark.parametrize("path", [*PAGES, "/signin"])
+def test_no_page_carries_script_or_style_of_its_own(app: Any, services: FakeServices, path: str) -> None:
+    services.runs.items["0run2"] = make_run("0run2")
     text = signed_in(app).get(path).text
     assert not re.search(r"<script(?![^>]*\bsrc=)", text)
     assert "<style" not in text
@@ -267,3 +288,99 @@ def test_a_called_flow_links_to_its_caller_and_back_and_is_cancelled_with_it(
     assert "1 of 4" in outer
     assert "after 1, 2" in outer
     assert 'title="called by run 0run1"' in browser.get("/").text
+
+
+SAME = {"sec-fetch-site": "same-origin"}
+
+
+def test_a_run_is_started_from_its_flows_page(app: Any, services: FakeServices) -> None:
+    browser = signed_in(app)
+    key = re.search(r'name="key" value="(\w+)"', browser.get("/flows/train").text)
+    assert key is not None
+    sent = {"p.lr": "0.5", "key": key[1]}
+    answer = browser.post("/flows/train/start", data=sent, headers=SAME, follow_redirects=False)
+    assert answer.status_code == 303
+    run = services.runs.items[answer.headers["location"].removeprefix("../../runs/")]
+    assert (run.flow, run.idempotency_key) == ("train", key[1])
+
+
+def test_what_cannot_be_started_comes_back_with_the_error_at_its_field(
+    app: Any, services: FakeServices
+) -> None:
+    services.flows.items[0].schema["properties"]["depth"] = {"type": "integer"}
+    answer = signed_in(app).post("/flows/train/start", data={"p.depth": "many", "p.lr": "1"}, headers=SAME)
+    assert answer.status_code == 422
+    assert re.search(r'id="p-depth"[^>]*value="many"[^>]*aria-describedby="e-depth"', answer.text)
+    assert re.search(r'id="e-depth" role="alert">The flow has no such parameter\.', answer.text)
+    assert 'action="../../flows/train/start"' in answer.text
+    assert len(services.runs.items) == 1
+
+
+def test_a_viewer_sees_parameters_in_place_of_the_form(app: Any) -> None:
+    browser = caller(app)
+    browser.get(f"/{app.state.sessions.link('viewer')}")
+    text = browser.get("/flows/train").text
+    assert "Start a run" not in text
+    assert "lr" in text
+    assert browser.post("/flows/train/start", headers=SAME).status_code == 403
+    retry = browser.get("/runs/0run1").text
+    assert "Retry" not in retry
+
+
+def test_a_flow_whose_code_is_gone_says_so_and_has_no_form(app: Any, services: FakeServices) -> None:
+    services.flows.items[0] = replace(services.flows.items[0], present=False)
+    browser = signed_in(app)
+    assert "its code is gone" in browser.get("/flows").text
+    assert "Start a run" not in browser.get("/flows/train").text
+
+
+def test_runs_are_compared_the_oldest_first(app: Any, services: FakeServices) -> None:
+    services.runs.items["0run2"] = make_run("0run2", created_at=T0 + 9, params='{"lr":0.7}')
+    services.runs.points = [MetricPoint(n, T0 + n, {"loss": 1.0 / n}, None) for n in (1, 2)]
+    text = signed_in(app).get("/compare?run=0run2&run=0run1&run=0run2").text
+    assert text.index("runs/0run1") < text.index("runs/0run2")
+    assert re.search(r'class="differs"><th scope="row">lr .*?<td>0\.1</td>\s*<td>0\.7</td>', text, re.DOTALL)
+    assert 'class="same"><th scope="row">state' in text
+    assert text.count('<polyline class="s1"') == 1
+
+
+def test_one_run_is_no_comparison(app: Any) -> None:
+    assert "Two runs or more" in signed_in(app).get("/compare?run=0run1").text
+
+
+def test_the_list_of_runs_keeps_what_was_asked_for(app: Any) -> None:
+    text = signed_in(app).get("/?flow=train&text=a%26b&sweep=s1&state=nonsense").text
+    assert 'value="a&amp;b"' in text
+    assert 'name="sweep" value="s1"' in text
+    assert "fragments/runs?flow=train" in text
+
+
+def test_a_waiting_run_names_the_workers_that_were_considered(app: Any, services: FakeServices) -> None:
+    services.runs.items["0run1"] = make_run(state="queued", worker=None, message="waits", ended_at=None)
+    text = signed_in(app).get("/runs/0run1").text
+    assert "no slot is free" in text
+
+
+def test_the_events_of_a_run_are_a_fragment(app: Any) -> None:
+    assert "worth an event" in signed_in(app).get("/runs/0run1/events").text
+
+
+def test_bars_say_when_a_call_was_under_way() -> None:
+    tasks = [
+        TaskRun("r", "a", 1, "a", "completed", started_at=T0, ended_at=T0 + 5),
+        TaskRun("r", "b", 2, "b", "running", started_at=T0 + 5),
+        TaskRun("r", "c", 3, "c", "queued"),
+    ]
+    found = bars(tasks, T0 + 10)
+    assert (found["a"].begin, found["a"].width, found["b"].begin) == (0, 49.5, 49.5)
+    assert "c" not in found
+    assert bars([], T0) == {}
+
+
+def test_series_of_several_runs_share_a_scale_and_begin_together() -> None:
+    first = [MetricPoint(n, T0 + n, {"loss": float(n)}, None) for n in range(3)]
+    late = [MetricPoint(n, T0 + 500 + n, {"loss": float(n), "own": 1.0}, None) for n in range(3)]
+    loss, own = overlays([first, late])
+    assert loss.lines[0] == loss.lines[1]
+    assert (loss.low, loss.high, loss.seconds) == (0.0, 2.0, 2.0)
+    assert (own.lines[0], bool(own.lines[1])) == ("", True)

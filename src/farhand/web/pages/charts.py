@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ...model import MetricPoint
+from ...model import MetricPoint, TaskRun
 
 WIDTH, HEIGHT = 320, 96
 PAD = 4
@@ -26,21 +27,79 @@ class Chart:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """One series of several runs on one scale. ``lines`` has one a run, empty where the run has none."""
+
+    name: str
+    lines: list[str]
+    low: float
+    high: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """When a call was under way, as places between 0 and 100 of the time its run took."""
+
+    begin: float
+    width: float
+
+
+Samples = list[tuple[float, float]]
+
+
 def charts(points: list[MetricPoint]) -> list[Chart]:
     """A chart a series, in the order in which the series first appeared."""
-    series: dict[str, list[tuple[float, float]]] = {}
+    return [_chart(name, samples) for name, samples in _series(points).items()]
+
+
+def _series(points: list[MetricPoint]) -> dict[str, Samples]:
+    series: dict[str, Samples] = {}
     for point in points:
         for name, value in point.values.items():
             if _is_finite(value):
                 series.setdefault(name, []).append((point.at, float(value)))
-    return [_chart(name, samples) for name, samples in series.items()]
+    return series
+
+
+def overlays(runs: list[list[MetricPoint]]) -> list[Overlay]:
+    """A chart a series that any of the runs has; the times of each run begin with its first point."""
+    of_runs = [_series(points) for points in runs]
+    names = dict.fromkeys(name for series in of_runs for name in series)
+    return [_overlay(name, [series.get(name, []) for series in of_runs]) for name in names]
+
+
+def _overlay(name: str, of_runs: list[Samples]) -> Overlay:
+    begun = [[(at - samples[0][0], value) for at, value in samples] for samples in of_runs]
+    everything = [sample for samples in begun for sample in samples]
+    seconds = max(at for at, _ in everything)
+    low, high = min(v for _, v in everything), max(v for _, v in everything)
+    lines = [
+        _points((_scale(at, 0, seconds, WIDTH), HEIGHT - _scale(v, low, high, HEIGHT)) for at, v in samples)
+        for samples in begun
+    ]
+    return Overlay(name, lines, low, high, seconds)
+
+
+def bars(tasks: list[TaskRun], now: float) -> dict[str, Bar]:
+    """A bar for each call that has begun, by its key."""
+    begun = [(task.key, task.started_at, task.ended_at or now) for task in tasks if task.started_at]
+    if not begun:
+        return {}
+    first, last = min(begin for _, begin, _ in begun), max(end for _, _, end in begun)
+    whole = max(last - first, 1e-6)
+    return {
+        key: Bar(round((begin - first) / whole * 99, 2), round(max(1.0, (end - begin) / whole * 99), 2))
+        for key, begin, end in begun
+    }
 
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) < float("inf")
 
 
-def _chart(name: str, samples: list[tuple[float, float]]) -> Chart:
+def _chart(name: str, samples: Samples) -> Chart:
     begin, end = samples[0][0], max(at for at, _ in samples)
     low, high = min(v for _, v in samples), max(v for _, v in samples)
     by_time = end > begin
@@ -51,8 +110,12 @@ def _chart(name: str, samples: list[tuple[float, float]]) -> Chart:
         )
         for i, (at, value) in enumerate(samples)
     ]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in thin(placed))
-    return Chart(name, line, placed[-1], len(samples), samples[-1][1], low, high, end - begin)
+    return Chart(name, _points(placed), placed[-1], len(samples), samples[-1][1], low, high, end - begin)
+
+
+def _points(placed: Iterable[tuple[float, float]]) -> str:
+    """The ``points`` of an SVG polyline."""
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in thin(list(placed)))
 
 
 def _scale(value: float, low: float, high: float, span: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -18,7 +19,7 @@ from ..access import require
 from ..artifacts import SANDBOX, download
 from ..asking import Asking
 from ..paging import After
-from .charts import charts
+from .charts import bars, charts
 from .shell import PageRoute, Visitor, render
 from .wording import clock, needed, sentence
 
@@ -26,6 +27,7 @@ router = APIRouter(route_class=PageRoute)
 ROOT = "../"
 """The way from a run's page to the root."""
 TASKS = 200
+EVENTS = 100
 LOG_PAGE = 500
 LOG_TAIL = 1000
 """A page opens with this much of the log's end; the whole of it is a link."""
@@ -89,6 +91,13 @@ async def lines(request: Request, id: str, services: Asking, visitor: Visitor, a
     )
 
 
+@router.get("/runs/{id}/events")
+async def events(request: Request, id: str, services: Asking, visitor: Visitor) -> Response:
+    """What happened to the run, from the event log."""
+    page = await services.runs.events(0, EVENTS, (await services.runs.get(id)).id)
+    return render(request, "run_events.html", visitor, root=ROOT, events=page.items)
+
+
 @router.get("/runs/{id}/log.txt")
 async def whole_log(id: str, services: Asking, visitor: Visitor) -> Response:
     """The whole log as text."""
@@ -141,12 +150,13 @@ async def _state(services: Services, run: Run) -> dict[str, Any]:
         "attempts": attempts,
         "sentence": sentence(run, attempts),
         "ended": is_terminal(RUN, run.state),
+        "why": await services.explanations.why(run.id),
     }
 
 
 async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
     page = await services.runs.tasks(run.id, 0, tasks)
-    points = await _points(services, run.id)
+    points = await points_of(services, run.id)
     return {
         "run": run,
         "tasks": page.items,
@@ -155,12 +165,13 @@ async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
         "more_tasks": tasks + TASKS if page.next else 0,
         "shown_tasks": tasks,
         "charts": charts(points),
+        "bars": bars(page.items, time.time()),
         "artifacts": await services.runs.artifacts(run.id),
         "images": SHOWN_IMAGES,
     }
 
 
-async def _points(services: Services, run: str) -> list[MetricPoint]:
+async def points_of(services: Services, run: str) -> list[MetricPoint]:
     points: list[MetricPoint] = []
     after = 0
     for _ in range(METRIC_PAGES_MAX):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from ...engine.services import Services
@@ -17,44 +18,53 @@ router = APIRouter(route_class=PageRoute)
 PAGE = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which runs to list: the query of the page and of its fragment."""
+
+    flow: str = ""
+    state: str = ""
+    text: str = ""
+    sweep: str = ""
+    host: str = ""
+    cursor: str = ""
+
+    def query(self, **other: str) -> str:
+        """The same as a query, with other values for some."""
+        return urlencode({name: value for name, value in (asdict(self) | other).items() if value})
+
+
+Wanted = Annotated[Asked, Depends()]
+
+
 @router.get("/")
-async def runs_page(
-    request: Request,
-    services: Asking,
-    visitor: Visitor,
-    flow: str = "",
-    state: str = "",
-    cursor: str = "",
-) -> Response:
+async def runs_page(request: Request, services: Asking, visitor: Visitor, asked: Wanted) -> Response:
     """The page."""
-    shown = await _rows(services, flow, state, cursor)
-    flows = sorted(f.name for f in await services.flows.list())
+    flows = sorted(flow.name for flow in await services.flows.list())
+    shown = await _rows(services, asked)
     return render(request, "runs.html", visitor, flows=flows, states=tuple(RUN), **shown)
 
 
 @router.get("/fragments/runs")
-async def rows(
-    request: Request,
-    services: Asking,
-    visitor: Visitor,
-    flow: str = "",
-    state: str = "",
-    cursor: str = "",
-) -> Response:
+async def rows(request: Request, services: Asking, visitor: Visitor, asked: Wanted) -> Response:
     """The rows of the table, as they are now."""
-    shown = await _rows(services, flow, state, cursor)
-    return render(request, "runs_rows.html", visitor, root="./", **shown)
+    return render(request, "runs_rows.html", visitor, root="./", **await _rows(services, asked))
 
 
-async def _rows(services: Services, flow: str, state: str, cursor: str) -> dict[str, Any]:
-    state = state if state in RUN else ""
-    page = await services.runs.page(PAGE, cursor or None, flow or None, state or None)
-    asked = {"flow": flow, "state": state}
-    kept = {name: value for name, value in asked.items() if value}
+async def _rows(services: Services, asked: Asked) -> dict[str, Any]:
+    page = await services.runs.page(
+        PAGE,
+        asked.cursor or None,
+        asked.flow or None,
+        asked.state if asked.state in RUN else None,
+        text=asked.text or None,
+        sweep=asked.sweep or None,
+        host=asked.host or None,
+    )
     return {
         "runs": page.items,
-        "older": urlencode(kept | {"cursor": page.next}) if page.next else "",
-        "query": urlencode(kept | ({"cursor": cursor} if cursor else {})),
-        "first": not cursor,
-        **asked,
+        "asked": asked,
+        "query": asked.query(),
+        "newest": asked.query(cursor=""),
+        "older": asked.query(cursor=page.next) if page.next else "",
     }

@@ -44,6 +44,7 @@ def environment() -> Environment:
         clock=wording.clock,
         said=wording.said,
         progress=wording.progress,
+        compared=wording.compared,
         marked=marked,
     )
     return env

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from ...comparison import ABSENT
 from ...model import Attempt, Run, TaskRun
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _TEXT_MAX = 20_000
 _LINE_MAX = 60
+_COMPARED_MAX = 300
 
 
 def moment(at: float | None) -> str:
@@ -74,6 +76,18 @@ def progress(said: dict[str, float | str] | None) -> str:
     total = said.get("total")
     share = f"{said['done']:g}" if total is None else f"{said['done']:g} of {total:g}"
     return f"{share}, {said['message']}" if said.get("message") else share
+
+
+def compared(value: object, name: str = "") -> str:
+    """A fact of a run beside the same of others; ``name`` says which, where it has a form of its own."""
+    if value is ABSENT:
+        return "–"
+    if name in _FORMS:
+        return _FORMS[name](value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _COMPARED_MAX else f"{text[:_COMPARED_MAX]}…"
 
 
 def said(text: str) -> str:
@@ -155,3 +169,5 @@ _STATES = {
     "crashed": "Crashed",
     "skipped": "Skipped",
 }
+
+_FORMS: dict[str, Callable[..., str]] = {"took": duration, "code": short}

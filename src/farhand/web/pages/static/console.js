@@ -11,7 +11,15 @@ function duration(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+function away(seconds) {
+  if (seconds < 60) return `in ${Math.ceil(seconds)} s`;
+  if (seconds < 3600) return `in ${Math.round(seconds / 60)} min`;
+  if (seconds < 172800) return `in ${Math.round(seconds / 3600)} h`;
+  return `in ${Math.round(seconds / 86400)} d`;
+}
+
 function ago(seconds) {
+  if (seconds < -5) return away(-seconds);
   if (seconds < 5) return "just now";
   if (seconds < 60) return `${Math.floor(seconds)} s ago`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
@@ -91,7 +99,20 @@ on("htmx:afterRequest", (event) => {
   if (event.detail.successful && button.matches("[data-refreshes]")) htmx.trigger(button.closest("[data-live]"), "refresh");
 });
 
+// A button that needs so many ticked boxes, such as Compare.
+function count() {
+  for (const button of document.querySelectorAll("[data-needs]")) {
+    const picked = document.querySelectorAll("[data-pick]:checked").length;
+    button.disabled = picked < button.dataset.needs;
+    button.textContent = picked ? `Compare (${picked})` : "Compare";
+  }
+}
+
 on("change", (event) => {
+  count();
+  if (event.target.matches("[data-differing]")) {
+    document.querySelector("table.compare").classList.toggle("only", event.target.checked);
+  }
   if (event.target.closest("[data-submits]")) event.target.form.requestSubmit();
 });
 
@@ -115,4 +136,5 @@ for (const log of document.querySelectorAll("[data-lines]")) {
 }
 
 tell(document);
+count();
 setInterval(() => tell(document), 1000);

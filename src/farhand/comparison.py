@@ -1,0 +1,71 @@
+"""Runs side by side: which facts there are of them, and what each is in every run. Pure.
+
+A run is what GET gives of it, with the summaries of its series under ``metrics``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One row: ``group`` is run, parameters, result or metrics. A run that has no such thing has `ABSENT`."""
+
+    group: str
+    name: str
+    values: tuple[Any, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is not the same in all runs."""
+        return any(value != self.values[0] for value in self.values[1:])
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "–"
+
+
+ABSENT: Any = _Absent()
+
+
+def comparison(runs: Sequence[Json]) -> list[Fact]:
+    """Every fact of the runs, in an order for reading."""
+    facts = [Fact("run", name, tuple(run[name] or ABSENT for run in runs)) for name in ("flow", "state")]
+    facts.append(Fact("run", "took", tuple(_seconds(run) for run in runs)))
+    facts.append(Fact("run", "worker", tuple(run["worker"] or ABSENT for run in runs)))
+    facts.append(Fact("run", "code", tuple(run["fingerprint"] or ABSENT for run in runs)))
+    facts += _columns("parameters", [run["params"] for run in runs])
+    facts += _columns("result", [_result(run) for run in runs])
+    series = [{s["name"]: s for s in run["metrics"]} for run in runs]
+    for name in _names(series):
+        for part, field in (("last", "last"), ("min", "low"), ("max", "high")):
+            values = tuple(of[name][field] if name in of else ABSENT for of in series)
+            facts.append(Fact("metrics", f"{name} {part}", values))
+    return facts
+
+
+def _seconds(run: Json) -> Any:
+    begin, end = run["started_at"], run["ended_at"]
+    return ABSENT if begin is None or end is None else end - begin
+
+
+def _columns(group: str, values: list[Json]) -> list[Fact]:
+    return [Fact(group, name, tuple(of.get(name, ABSENT) for of in values)) for name in _names(values)]
+
+
+def _names(values: list[Json]) -> list[str]:
+    """Every name, in the order in which the runs have them."""
+    return list(dict.fromkeys(name for of in values for name in of))
+
+
+def _result(run: Json) -> Json:
+    """The result by its names; one without names has the empty one."""
+    if run["result_form"] is None:
+        return {}
+    return run["result"] if isinstance(run["result"], dict) else {"": run["result"]}
