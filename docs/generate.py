@@ -72,7 +72,7 @@ def http_blocks() -> dict[str, str]:
 
 def cli_blocks() -> dict[str, str]:
     """Every command with its help, arguments and options."""
-    from farhand.cli import main
+    from farhand.cli.program import main
 
     pages = (_command(path, command) for path, command in commands(main, "farhand"))
     return {"commands": "\n".join(pages), "worker": _worker_options()}

@@ -1,53 +1,34 @@
-"""farhand: flows and tasks in plain Python, run here or on any machine that dials in."""
+"""farhand: flows and tasks in plain Python, run here or on any machine that dials in.
+
+What `farhand.sdk` exports is exported here; the list of it is there.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from .sdk import (
-        cron,
-        current_run,
-        emit,
-        every,
-        exponential,
-        flow,
-        get_logger,
-        load_artifact,
-        notify,
-        progress,
-        save_artifact,
-        secret,
-        task,
-        unmapped,
-        variable,
-    )
+    from .sdk import *  # noqa: F403
 
-__all__ = [
-    "cron",
-    "current_run",
-    "emit",
-    "every",
-    "exponential",
-    "flow",
-    "get_logger",
-    "load_artifact",
-    "notify",
-    "progress",
-    "save_artifact",
-    "secret",
-    "task",
-    "unmapped",
-    "variable",
-]
+
+_PLACE = os.path.dirname(__file__)
 
 
 def __getattr__(name: str) -> Any:
     """Load the sdk on first use, so that ``import farhand`` costs nothing to whoever needs only a part."""
-    if name in __all__:
+    if name == "__all__" or not (name.startswith("__") or _is_a_part(name)):
         from . import sdk
 
-        return getattr(sdk, name)
+        if name == "__all__":
+            return sdk.__all__
+        if name in sdk.__all__:
+            return getattr(sdk, name)
     raise AttributeError(f"module 'farhand' has no attribute {name!r}")
+
+
+def _is_a_part(name: str) -> bool:
+    """Whether a module or package of ours is asked for, which the import system then finds by itself."""
+    return any(os.path.exists(os.path.join(_PLACE, name + ending)) for ending in ("", ".py", ".pyc"))

@@ -77,7 +77,10 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """What a flow or task was decorated with, as far as the queue and the agent need it."""
+    """What a flow or task was decorated with, as far as the queue and the agent need it.
+
+    ``in_order`` is set by a retry with other code or parameters: what it takes over is good only so far.
+    """
 
     retries: int = 0
     retry_delay: RetryDelay = AT_ONCE
@@ -90,6 +93,7 @@ class JobSettings:
     max_concurrent: int | None = None
     secrets: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
+    in_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

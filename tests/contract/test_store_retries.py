@@ -120,3 +120,31 @@ async def test_what_a_failed_placed_call_had_finished_is_not_made_again(story):
     await story.report(rerun, story.call("p"))
     placed = (await story.task(again.id, "p")).placed
     assert [task.key for task in await story.store.tasks.kept(placed)] == ["inner"]
+
+
+async def test_a_call_that_is_made_although_its_outcome_was_taken_over_is_recorded(story):
+    source = await ended(story, story.checkpoint("a"), story.checkpoint("b"))
+    run, job = await retried(story, source, in_order=True)
+    leased = await story.running(job)
+    await story.report(leased, story.began("b"))
+    task = await story.task(run.id, "b")
+    assert (task.state, task.seeded, task.value) == ("running", False, None)
+    await story.report(leased, story.checkpoint("b", value={"enc": "json", "text": "2"}))
+    await story.report(leased, story.checkpoint("b", value={"enc": "json", "text": "3"}))
+    task = await story.task(run.id, "b")
+    assert (task.state, task.seeded, task.value["text"]) == ("completed", False, "2")
+    assert (await story.task(run.id, "a")).seeded
+
+
+async def test_a_placed_call_that_is_made_all_the_same_is_placed(story):
+    leased = await story.running()
+    await story.report(leased, story.call("p"))
+    call = await story.running((await story.task(leased.run.id, "p")).placed)
+    await story.report(call, story.result())
+    await story.report(leased, story.result("failed"))
+    run, job = await retried(story, await story.store.runs.get(leased.run.id))
+    rerun = await story.running(job)
+    recorded = await story.report(rerun, story.call("p"))
+    assert recorded.changes.outcomes == ()
+    task = await story.task(run.id, "p")
+    assert (task.state, task.seeded, task.placed) == ("queued", False, recorded.changes.enqueued[0].id)

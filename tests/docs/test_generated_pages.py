@@ -24,7 +24,7 @@ def test_every_block_has_its_place_on_the_page(name: str) -> None:
 
 
 def test_every_command_and_option_says_what_it_does() -> None:
-    from farhand.cli import main
+    from farhand.cli.program import main
 
     silent = [
         f"{path} {parameter.name or ''}".strip()

@@ -6,6 +6,18 @@ failed, 2 usage or configuration, 3 refused or unreachable, 130 interrupted.
 
 from __future__ import annotations
 
-from .program import main
+import os
+from typing import Any
 
-__all__ = ["main"]
+INTERRUPTED = 130
+
+
+def main(**options: Any) -> None:
+    """The program. A Ctrl-C while it is still being loaded, which happens here, ends it as one later does."""
+    try:
+        from .program import main as program
+
+        program(**options)
+    except KeyboardInterrupt:
+        os.write(2, b"farhand: interrupted\n")
+        os._exit(INTERRUPTED)

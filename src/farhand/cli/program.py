@@ -11,8 +11,8 @@ import click
 
 from .. import __version__
 from ..errors import FarhandError
+from . import INTERRUPTED
 
-INTERRUPTED = 130
 PROGRAM_NAME = "farhand"
 
 

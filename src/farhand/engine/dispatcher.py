@@ -235,5 +235,6 @@ def _for_the_worker(leased: Leased) -> dict[str, Any]:
         "secrets": settings.secrets,
         "nested": leased.job.nested,
         "called": leased.called,
+        "in_order": settings.in_order,
     }
     return {name: value for name, value in known.items() if value}

@@ -60,7 +60,9 @@ class Reports:
         size = 0
         for task in await self._store.tasks.kept(job_id, after):
             body = {name: getattr(task, name) for name in ("key", "name", "state", "value", "error")}
-            item = {"number": task.number, "key": task.key, "body": body}
+            item: dict[str, Any] = {"number": task.number, "key": task.key, "body": body}
+            if task.seeded:
+                item["seeded"] = True
             size += len(protocol.dumps(item))
             if items and size > _PAGE_BYTES:
                 break

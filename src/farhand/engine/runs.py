@@ -127,6 +127,7 @@ class Runs:
         run, job = await self._make(found, asked, idempotency_key)
         changed = found.fingerprint != source.fingerprint or run.params != source.params
         seed = Seed(source.id, since, in_order=changed)
+        job = replace(job, settings=replace(job.settings, in_order=changed))
         return await self._create(replace(run, retry_of=source.id), job, seed)
 
     async def _flow(self, name: str) -> Flow:

@@ -44,12 +44,16 @@ _ALIAS = "of"
 class Ledger:
     """The calls of one run in this process.
 
-    ``remember``: results are held as they are, for a retry in this very process.
+    ``remember``: results are held as they are, for a retry in this very process. ``in_order``: the run was
+    retried with other code or parameters, so outcomes that it took over are good only up to the first call
+    that has none of them; whatever is submitted later runs. Those of its own earlier attempts always are.
     """
 
-    def __init__(self, remember: bool = False) -> None:
+    def __init__(self, remember: bool = False, in_order: bool = False) -> None:
         self._remembered: Optional[Dict[str, Any]] = {} if remember else None
         self._kept: Dict[str, Dict[str, Any]] = {}
+        self._in_order = in_order
+        self._diverged = False
         self._counts: Dict[Tuple[str, str, str], int] = {}
         self._lock = threading.Lock()
         self._by_id: Dict[int, Tuple[Any, str]] = {}
@@ -162,6 +166,11 @@ class Ledger:
     def kept(self, key: str) -> Optional[Dict[str, Any]]:
         """The outcome to replay for ``key``, a failure too: a flow retry is not given those any more."""
         outcome = self._kept.get(key)
+        if self._in_order:
+            taken_over = outcome is not None and outcome.get("seeded", False)
+            self._diverged |= not taken_over
+            if taken_over and self._diverged:
+                return None
         return None if outcome is None or outcome["state"] == "cancelled" else outcome
 
     def forget(self, key: str) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any, Callable, Dict, Generic, Optional, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Mapping, Optional, TypeVar, Union, overload
 
 from farhand.errors import InvalidParameters, Usage
 
 from . import calls
 from .context import current
-from .hooks import HookOrHooks, Hooks
-from .options import NAME, Labels, Names, Options, refuse_unknown
+from .options import NAME, FlowOptions, Options, hooks_of, refuse_unknown
 from .parameters import Parameters, shown
-from .retries import Delay, Duration, RetryOn
-from .schedules import Schedules, listed
+from .schedules import listed
 from .script import run_script
-from .sizes import Size
 from .steps import Step, declared_by
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,24 +41,17 @@ class Flow(Step[F], Generic[F]):
     word = "flow"
     is_flow = True
 
-    def __init__(
-        self,
-        function: F,
-        name: Optional[str],
-        description: Optional[str],
-        options: Options,
-        hooks: Optional[Hooks] = None,
-        run_name: Optional[str] = None,
-        schedule: Schedules = None,
-    ) -> None:
-        super().__init__(function, name, options, hooks)
+    def __init__(self, function: F, given: Mapping[str, Any]) -> None:
+        name = given.get("name")
+        super().__init__(function, name, Options(given), hooks_of(given))
         if not NAME.fullmatch(self.name):
             if name is not None:
                 raise Usage(f"the name of a flow matches {NAME.pattern}")
             self.name = re.sub(r"[^a-z0-9._-]", "", self.name.lower()).lstrip("._-")[:63] or "flow"
-        self.description = description or (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
-        self.run_name = _template(run_name)
-        self.schedules = listed(schedule)
+        told = given.get("description") or (inspect.getdoc(function) or "").split("\n\n")[0]
+        self.description = str(told).replace("\n", " ")
+        self.run_name = _template(given.get("run_name"))
+        self.schedules = listed(given.get("schedule"))
         self._parameters: Optional[Parameters] = None
         self.invoke = self._invoke
 
@@ -120,52 +113,10 @@ def flow(function: F, /) -> Flow[F]: ...
 
 
 @overload
-def flow(
-    *,
-    name: Optional[str] = None,
-    description: Optional[str] = None,
-    run_name: Optional[str] = None,
-    tags: Names = None,
-    retries: int = 0,
-    retry_delay: Delay = 0,
-    retry_on: RetryOn = None,
-    crash_retries: int = 3,
-    timeout: Optional[Duration] = None,
-    silence_timeout: Optional[Duration] = None,
-    priority: Optional[int] = None,
-    max_concurrent: Optional[int] = None,
-    runs_on: str = "any",
-    device: Labels = None,
-    device_policy: str = "require",
-    cpus: Optional[int] = None,
-    gpus: Optional[int] = None,
-    ram: Optional[Size] = None,
-    flavor: str = "",
-    isolated: bool = False,
-    strict_lease: bool = False,
-    secrets: Names = None,
-    on_completed: HookOrHooks = None,
-    on_failed: HookOrHooks = None,
-    on_cancelled: HookOrHooks = None,
-    on_crashed: HookOrHooks = None,
-    schedule: Schedules = None,
-) -> Callable[[F], Flow[F]]: ...
+def flow(**given: Unpack[FlowOptions]) -> Callable[[F], Flow[F]]: ...
 
 
-def flow(
-    function: Optional[F] = None,
-    /,
-    *,
-    name: Optional[str] = None,
-    description: Optional[str] = None,
-    run_name: Optional[str] = None,
-    on_completed: HookOrHooks = None,
-    on_failed: HookOrHooks = None,
-    on_cancelled: HookOrHooks = None,
-    on_crashed: HookOrHooks = None,
-    schedule: Schedules = None,
-    **given: Any,
-) -> Union[Flow[F], Callable[[F], Flow[F]]]:
+def flow(function: Optional[F] = None, /, **given: Any) -> Union[Flow[F], Callable[[F], Flow[F]]]:
     """Make a flow of a function. Durations are seconds or text such as ``"2h"``.
 
     ``retries`` pays for exceptions (those that ``retry_on`` names, or all), ``crash_retries`` for engines
@@ -178,12 +129,10 @@ def flow(
     ``schedule`` (`cron`, `every`, or a list of them) starts runs on a server by the clock.
     """
     refuse_unknown("flow", given)
-    options = Options(**given)
-    hooks = Hooks(completed=on_completed, failed=on_failed, cancelled=on_cancelled, crashed=on_crashed)
     if function is not None:
-        return Flow(function, name, description, options, hooks, run_name, schedule)
+        return Flow(function, given)
 
     def decorate(decorated: F) -> Flow[F]:
-        return Flow(decorated, name, description, options, hooks, run_name, schedule)
+        return Flow(decorated, given)
 
     return decorate

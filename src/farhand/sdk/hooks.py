@@ -16,6 +16,9 @@ Summary = Dict[str, Any]
 """``id``, ``flow``, ``state``, ``reason``, ``message``, ``params``, ``result``, ``error``, and moments."""
 
 Hook = Callable[[Summary], Any]
+HOOKED = ("completed", "failed", "cancelled", "crashed")
+"""The states that may have hooks."""
+
 HookOrHooks = Union[Hook, Sequence[Hook], None]
 
 

@@ -14,6 +14,7 @@ from farhand.errors import FarhandError, Usage
 
 from .hooks import Summary
 from .secrets import secret
+from .standard import standard_library
 
 _TRIES = 3
 _TIMEOUT_S = 10.0
@@ -80,7 +81,11 @@ class _Way:
 
 def _delivered(way: _Way, summary: Summary) -> str:
     """Deliver, with retries; the failure in words, or nothing."""
-    deliver = way.prepare(summary)
+    with standard_library():
+        return _told(way.prepare(summary), way)
+
+
+def _told(deliver: Callable[[], None], way: _Way) -> str:
     for left in range(_TRIES - 1, -1, -1):
         try:
             deliver()

@@ -1,14 +1,22 @@
-"""What ``@flow`` and ``@task`` accept, checked when the function is decorated."""
+"""What ``@flow`` and ``@task`` take, checked when the function is decorated.
+
+`Common`, `TaskOptions` and `FlowOptions` are the list: type checkers read them, and so does what refuses the
+rest. docs/flows.md says what each is for.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, TypedDict, Union
 
 from farhand.errors import NotSupported, Usage
 
+from .hooks import HOOKED, HookOrHooks, Hooks
 from .retries import Condition, Delay, Duration, RetryOn, backoff, duration
 from .sizes import Size, size_mb_of
+
+if TYPE_CHECKING:
+    from .schedules import Schedules
 
 Labels = Union[str, Sequence[str], None]
 Names = Union[str, Sequence[str], None]
@@ -17,99 +25,86 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 POLICIES = ("require", "prefer")
 PRIORITY_MAX = 1000
 
-_LATER: FrozenSet[str] = frozenset(
-    [
-        "cache",
-        "env",
-        "limits",
-        "locks",
-        "requires_python",
-        "schedule",
-        "triggers",
-    ]
-)
+_LATER = frozenset(["cache", "env", "limits", "locks", "requires_python", "triggers"])
+
+
+class Common(TypedDict, total=False):
+    """What ``@flow`` and ``@task`` both take. Durations are seconds or text such as ``"30s"``."""
+
+    name: Optional[str]
+    tags: Names
+    retries: int
+    retry_delay: Delay
+    retry_on: RetryOn
+    crash_retries: int
+    timeout: Optional[Duration]
+    silence_timeout: Optional[Duration]
+    priority: Optional[int]
+    runs_on: str
+    device: Labels
+    device_policy: str
+    cpus: Optional[int]
+    gpus: Optional[int]
+    ram: Optional[Size]
+    flavor: str
+    isolated: bool
+    strict_lease: bool
+    secrets: Names
+    on_completed: HookOrHooks
+    on_failed: HookOrHooks
+    on_cancelled: HookOrHooks
+
+
+class TaskOptions(Common, total=False):
+    """What ``@task`` takes."""
+
+    process: bool
+    durable: bool
+
+
+class FlowOptions(Common, total=False):
+    """What ``@flow`` takes."""
+
+    description: Optional[str]
+    run_name: Optional[str]
+    max_concurrent: Optional[int]
+    on_crashed: HookOrHooks
+    schedule: Schedules
+
+
+TAKEN: Dict[str, FrozenSet[str]] = {
+    "flow": frozenset(FlowOptions.__annotations__),
+    "task": frozenset(TaskOptions.__annotations__),
+}
+"""Decorator → the names it takes."""
 
 
 class Options:
-    """The settings of a flow or task. Times in seconds; no limit is None."""
+    """What a flow or task was decorated with, checked. Times in seconds; no limit is None."""
 
-    __slots__ = (
-        "cpus",
-        "crash_retries",
-        "durable",
-        "flavor",
-        "gpus",
-        "isolated",
-        "labels",
-        "max_concurrent",
-        "policy",
-        "priority",
-        "process",
-        "ram_mb",
-        "retries",
-        "retry_delay",
-        "retry_on",
-        "runs_on",
-        "secrets",
-        "silence_timeout_s",
-        "strict_lease",
-        "tags",
-        "timeout_s",
-    )
-
-    def __init__(
-        self,
-        *,
-        retries: int = 0,
-        retry_delay: Delay = 0.0,
-        retry_on: RetryOn = None,
-        crash_retries: int = 3,
-        timeout: Optional[Duration] = None,
-        silence_timeout: Optional[Duration] = None,
-        priority: Optional[int] = None,
-        runs_on: str = "any",
-        device: Labels = None,
-        device_policy: str = "require",
-        cpus: Optional[int] = None,
-        gpus: Optional[int] = None,
-        ram: Optional[Size] = None,
-        flavor: str = "",
-        strict_lease: bool = False,
-        isolated: bool = False,
-        secrets: Names = None,
-        tags: Names = None,
-        max_concurrent: Optional[int] = None,
-        process: bool = False,
-        durable: bool = False,
-    ) -> None:
-        self.retries = _count("retries", retries)
-        self.retry_delay = backoff(retry_delay)
-        self.retry_on = Condition(retry_on)
-        self.crash_retries = _count("crash_retries", crash_retries)
-        self.timeout_s = _limit("timeout", timeout)
-        self.silence_timeout_s = _limit("silence_timeout", silence_timeout)
-        self.priority = _priority(priority)
-        self.runs_on = _name("runs_on", runs_on)
-        names = [device] if isinstance(device, str) else list(device or ())
-        self.labels: List[str] = [_label(name) for name in names]
-        if device_policy not in POLICIES:
-            raise Usage(f"device_policy must be one of {', '.join(POLICIES)}")
-        self.policy = device_policy
-        self.cpus = _amount("cpus", cpus, 1)
-        self.gpus = _amount("gpus", gpus, 0)
-        self.ram_mb = _megabytes("ram", ram)
-        if flavor and (not isinstance(flavor, str) or not NAME.fullmatch(flavor)):
-            raise Usage("flavor must be the name of one; `farhand flavors list` shows them")
-        self.flavor = flavor or ""
-        self.strict_lease = bool(strict_lease)
-        self.isolated = bool(isolated)
-        self.process = bool(process)
-        self.durable = bool(durable)
-        self.secrets = _names("secrets", secrets, NAME)
-        self.tags = _names("tags", tags, NAME)
-        self.max_concurrent = None if max_concurrent is None else _count("max_concurrent", max_concurrent)
-        if self.max_concurrent == 0:
-            raise Usage("max_concurrent must be at least 1; leave it out for no limit")
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        take = given.get
+        self.retries = _count("retries", take("retries", 0))
+        self.retry_delay = backoff(take("retry_delay", 0.0))
+        self.retry_on = Condition(take("retry_on"))
+        self.crash_retries = _count("crash_retries", take("crash_retries", 3))
+        self.timeout_s = _limit("timeout", take("timeout"))
+        self.silence_timeout_s = _limit("silence_timeout", take("silence_timeout"))
+        self.priority = _priority(take("priority"))
+        self.runs_on = _name("runs_on", take("runs_on", "any"))
+        self.labels = _labels(take("device"))
+        self.policy = _policy(take("device_policy", "require"))
+        self.cpus = _amount("cpus", take("cpus"), 1)
+        self.gpus = _amount("gpus", take("gpus"), 0)
+        self.ram_mb = _megabytes("ram", take("ram"))
+        self.flavor = _flavor(take("flavor"))
+        self.strict_lease = bool(take("strict_lease"))
+        self.isolated = bool(take("isolated"))
+        self.process = bool(take("process"))
+        self.durable = bool(take("durable"))
+        self.secrets = _names("secrets", take("secrets"), NAME)
+        self.tags = _names("tags", take("tags"), NAME)
+        self.max_concurrent = _room(take("max_concurrent"))
 
     @property
     def places(self) -> bool:
@@ -154,25 +149,19 @@ class Options:
         }
 
 
-_EVERYWHERE = (
-    "retries retry_delay retry_on crash_retries timeout silence_timeout priority runs_on device device_policy"
-    " cpus gpus ram flavor strict_lease isolated secrets tags"
-)
-ACCEPTED: Dict[str, FrozenSet[str]] = {
-    "flow": frozenset(f"{_EVERYWHERE} max_concurrent".split()),
-    "task": frozenset(f"{_EVERYWHERE} process durable".split()),
-}
-"""Decorator → the names it passes to `Options`."""
-
-
 def refuse_unknown(decorator: str, given: Dict[str, Any]) -> None:
     """Refuse parameters that are not accepted: `NotSupported`, or TypeError when there is no such thing."""
     for name in given:
-        if name in ACCEPTED[decorator]:
+        if name in TAKEN[decorator]:
             continue
         if name in _LATER:
             raise NotSupported(f"@{decorator}({name}=…) is not supported yet; leave it out")
         raise TypeError(f"@{decorator} has no parameter {name!r}")
+
+
+def hooks_of(given: Mapping[str, Any]) -> Hooks:
+    """The hooks among the options. Raises `Usage`."""
+    return Hooks(**{state: given.get(f"on_{state}") for state in HOOKED if f"on_{state}" in given})
 
 
 def refuse_without_place(options: Options) -> None:
@@ -240,6 +229,31 @@ def _names(parameter: str, value: Names, pattern: re.Pattern[str]) -> List[str]:
 def _name(parameter: str, value: str) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise Usage(f"{parameter} must be any, server, worker or a worker's name")
+    return value
+
+
+def _labels(device: Labels) -> List[str]:
+    names = [device] if isinstance(device, str) else list(device or ())
+    return [_label(name) for name in names]
+
+
+def _policy(value: str) -> str:
+    if value not in POLICIES:
+        raise Usage(f"device_policy must be one of {', '.join(POLICIES)}")
+    return value
+
+
+def _flavor(value: Optional[str]) -> str:
+    if value and (not isinstance(value, str) or not NAME.fullmatch(value)):
+        raise Usage("flavor must be the name of one; `farhand flavors list` shows them")
+    return value or ""
+
+
+def _room(value: Optional[int]) -> Optional[int]:
+    if value is None:
+        return None
+    if _count("max_concurrent", value) == 0:
+        raise Usage("max_concurrent must be at least 1; leave it out for no limit")
     return value
 
 

@@ -55,7 +55,7 @@ class Job:
             header["flow"],
             self.spool,
             attempt=header.get("attempt", 1),
-            ledger=Ledger(),
+            ledger=Ledger(in_order=bool(settings.get("in_order"))),
             grace_s=header.get("grace_s") or 10.0,
             disposable=True,
             ask=channel.request,
@@ -207,7 +207,9 @@ class Job:
         while more:
             page = self._channel.request("checkpoints", {"after": after})
             items: List[Dict[str, Any]] = page["items"]
-            self._run.ledger.keep([{**item["body"], "key": item["key"]} for item in items])
+            self._run.ledger.keep(
+                [{**item["body"], "key": item["key"], "seeded": item.get("seeded", False)} for item in items]
+            )
             more = bool(page.get("more")) and bool(items)
             after = items[-1]["number"] if items else after
 

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Generic, Iterable, Optional, TypeVar, Union, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Generic,
+    Iterable,
+    Mapping,
+    Optional,
+    TypeVar,
+    Union,
+    overload,
+)
 
 from farhand.errors import NotInFlow, Usage
 
 from . import calls, futures
 from .context import Frame, current
 from .futures import Future, Futures
-from .hooks import HookOrHooks, Hooks
-from .options import Labels, Names, Options, refuse_unknown, refuse_without_place
-from .retries import Delay, Duration, RetryOn
-from .sizes import Size
+from .options import Options, TaskOptions, hooks_of, refuse_unknown, refuse_without_place
 from .steps import Step
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,10 +37,9 @@ class Task(Step[F], Generic[F]):
 
     word = "task"
 
-    def __init__(
-        self, function: F, name: Optional[str], options: Options, hooks: Optional[Hooks] = None
-    ) -> None:
-        super().__init__(function, name, options, hooks)
+    def __init__(self, function: F, given: Mapping[str, Any]) -> None:
+        super().__init__(function, given.get("name"), Options(given), hooks_of(given))
+        refuse_without_place(self.options)
         if self.takes("wait_for"):
             raise Usage(
                 f"{self.name} may not name a parameter wait_for: calls of tasks have an option of that name"
@@ -76,45 +86,10 @@ def task(function: F, /) -> Task[F]: ...
 
 
 @overload
-def task(
-    *,
-    name: Optional[str] = None,
-    tags: Names = None,
-    retries: int = 0,
-    retry_delay: Delay = 0,
-    retry_on: RetryOn = None,
-    crash_retries: int = 3,
-    timeout: Optional[Duration] = None,
-    silence_timeout: Optional[Duration] = None,
-    priority: Optional[int] = None,
-    runs_on: str = "any",
-    device: Labels = None,
-    device_policy: str = "require",
-    cpus: Optional[int] = None,
-    gpus: Optional[int] = None,
-    ram: Optional[Size] = None,
-    flavor: str = "",
-    isolated: bool = False,
-    strict_lease: bool = False,
-    secrets: Names = None,
-    process: bool = False,
-    durable: bool = False,
-    on_completed: HookOrHooks = None,
-    on_failed: HookOrHooks = None,
-    on_cancelled: HookOrHooks = None,
-) -> Callable[[F], Task[F]]: ...
+def task(**given: Unpack[TaskOptions]) -> Callable[[F], Task[F]]: ...
 
 
-def task(
-    function: Optional[F] = None,
-    /,
-    *,
-    name: Optional[str] = None,
-    on_completed: HookOrHooks = None,
-    on_failed: HookOrHooks = None,
-    on_cancelled: HookOrHooks = None,
-    **given: Any,
-) -> Union[Task[F], Callable[[F], Task[F]]]:
+def task(function: Optional[F] = None, /, **given: Any) -> Union[Task[F], Callable[[F], Task[F]]]:
     """Make a task of a function. Durations are seconds or text such as ``"30s"``.
 
     With ``device`` (a label or a list, all required), ``runs_on`` or a size (``cpus``, ``gpus``, ``ram`` in
@@ -126,13 +101,10 @@ def task(
     an outcome that is not replayed. The rest is as for a flow.
     """
     refuse_unknown("task", given)
-    options = Options(**given)
-    refuse_without_place(options)
-    hooks = Hooks(completed=on_completed, failed=on_failed, cancelled=on_cancelled)
     if function is not None:
-        return Task(function, name, options, hooks)
+        return Task(function, given)
 
     def decorate(decorated: F) -> Task[F]:
-        return Task(decorated, name, options, hooks)
+        return Task(decorated, given)
 
     return decorate

@@ -142,7 +142,7 @@ def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float
         )
         close_tasks(connection, run.id, "cancelled", now)
         close_calls(connection, effects, run.id, now)
-        _close_called(connection, effects, ended, job, now, now)
+        close_called(connection, effects, ended, now, now, job)
         if job is not None:
             queue_hooks(connection, effects, ended, job, now)
     else:
@@ -214,27 +214,12 @@ def _follow(
         queue_hooks_of_called(connection, effects, run, job, now)
 
 
-def _close_called(
-    connection: Connection, effects: Effects, run: Run, job: Job | None, now: float, at: float
-) -> None:
-    """End the flows that a run had called and that nobody will report about any more."""
-    close_called(connection, effects, run, left_behind(run.state), now, at, job)
-
-
 def close_called(
-    connection: Connection,
-    effects: Effects,
-    run: Run,
-    state: str,
-    now: float,
-    at: float,
-    job: Job | None = None,
-    only_of: str | None = None,
+    connection: Connection, effects: Effects, run: Run, now: float, at: float, job: Job | None = None
 ) -> None:
-    """End the open runs of flows that were called below ``run``, or by one job of it."""
+    """End the flows that a run which has ended had called, but for those in the hands of other engines."""
     message = f"run {run.id}, which had called it, is {run.state}"
-    ended = nested.close(connection, effects, run.id, state, message, now, at, only_of)
-    for called in ended:
+    for called in nested.close(connection, effects, run.id, left_behind(run.state), message, now, at):
         queue_hooks_of_called(connection, effects, called, job, now)
 
 
@@ -315,7 +300,7 @@ def _finish_run(
     if _has_open_calls(connection, job.run):
         close_calls(connection, effects, job.run, now)
         close_tasks(connection, job.run, left_behind(outcome.state), outcome.at)
-        _close_called(connection, effects, ended, job, now, outcome.at)
+        close_called(connection, effects, ended, now, outcome.at, job)
     queue_hooks(connection, effects, ended, job, now)
 
 
@@ -339,7 +324,9 @@ def _finish_call(
     _follow(
         connection, effects, job, outcome.state, outcome.reason, outcome.message, now, outcome.at, outcome
     )
-    close_called(connection, effects, load_run(connection, job.run), state, now, outcome.at, job, job.id)
+    message = f"the call of {job.name}, which had called it, is {outcome.state}"
+    for called in nested.close(connection, effects, job.run, state, message, now, outcome.at, job.id):
+        queue_hooks_of_called(connection, effects, called, job, now)
     error = outcome.error
     if outcome.state != "completed" and error is None:
         error = call_error(outcome.reason, outcome.message)

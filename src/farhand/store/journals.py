@@ -173,13 +173,12 @@ def _end(
 ) -> None:
     """A script has one attempt: whatever ends it ends its run."""
     verdict = conclude(Standing(crash_retries=0, started=True), ending)
-    move_run(
+    ended = move_run(
         connection, effects, run, verdict.state, verdict.reason, verdict.message, now,
         ended_at=at, **outcome,
     )  # fmt: skip
     close_tasks(connection, run.id, left_behind(verdict.state), at)
-    ended = load_run(connection, run.id)
-    close_called(connection, effects, ended, left_behind(verdict.state), now, at)
+    close_called(connection, effects, ended, now, at)
 
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {**STREAMING, Result: _on_result}

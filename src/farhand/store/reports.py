@@ -273,14 +273,14 @@ def _on_call(batch: _Reported, event: Call) -> None:
     task = None if row is None else TASK_RUNS.load(row)
     if task is not None and task.placed is not None and task.state in ("queued", "running"):
         return  # adopted as it is: open, and its outcome will be sent to this job
-    if task is not None and task.state not in ("queued", "running") and task.kept:
+    if task is not None and task.state not in ("queued", "running") and task.kept and not task.seeded:
         batch.effects.outcomes.append(PlacedOutcome(job.id, event.key, outcome_body(task)))
         return
     _place(batch, event, task)
 
 
 def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
-    """Queue a job for the call. A ``task`` that is there already is one whose outcome was not kept."""
+    """Queue a job for the call. A ``task`` that is there already has an outcome that is not to be used."""
     parent, connection = batch.held, batch.connection
     if task is None:
         number = next_number(connection, parent.run)

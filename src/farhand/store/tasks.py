@@ -95,8 +95,9 @@ def outcome_body(task: TaskRun) -> Json:
 
 
 _KNOWN = Variants(
-    sqlite="SELECT key, state, kept FROM task_runs WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
-    postgresql="SELECT key, state, kept FROM task_runs"
+    sqlite="SELECT key, state, kept AND NOT seeded FROM task_runs"
+    " WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
+    postgresql="SELECT key, state, kept * (1 - seeded) FROM task_runs"
     " WHERE run = ? AND key IN (SELECT jsonb_array_elements_text(?::jsonb))",
 )
 _INSERT = (
@@ -106,8 +107,9 @@ _INSERT = (
 )
 _UPDATE = (
     "UPDATE task_runs SET name = ?, state = ?, scope = ?, place = ?, attempts = ?, worker = ?,"
-    " started_at = ?, ended_at = ?, kept = ?, value = ?, error = ?, job = ?, needs = coalesce(?, needs),"
-    " tags = coalesce(?, tags), nested = coalesce(?, nested), flow_run = coalesce(?, flow_run)"
+    " started_at = ?, ended_at = ?, kept = ?, value = ?, error = ?, job = ?, seeded = 0,"
+    " needs = coalesce(?, needs), tags = coalesce(?, tags), nested = coalesce(?, nested),"
+    " flow_run = coalesce(?, flow_run)"
     " WHERE run = ? AND key = ? AND state = ?"
 )
 
@@ -120,7 +122,8 @@ class TaskBatch:
     """The task events of one report: folded per key, checked against `lifecycle.TASK`, written at once.
 
     A kept outcome is final: what comes later for its key changes nothing. A completed outcome that was
-    not kept has to be made again by a later attempt, so it counts as queued.
+    not kept has to be made again by a later attempt, so it counts as queued; and so does one that was taken
+    over from a retried run, if the engine makes that call all the same.
     """
 
     def __init__(self, connection: Connection, run: str, job: str | None, worker: str | None) -> None:

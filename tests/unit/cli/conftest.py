@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from farhand.cli import main
+from farhand.cli.program import main
 from tests.unit.web.fakes import ADMIN, FakeServices, make_run
 from tests.unit.web.served import served
 

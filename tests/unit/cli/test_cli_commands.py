@@ -297,7 +297,7 @@ def test_the_doctor_looks_at_the_machine_where_no_server_runs(call: Call, home: 
 def test_a_secret_comes_from_standard_input_and_is_never_shown(call: Call, services: FakeServices) -> None:
     from click.testing import CliRunner
 
-    from farhand.cli import main
+    from farhand.cli.program import main
 
     done = CliRunner().invoke(main, ["secrets", "set", "db"], input="hunter2-hunter2\n")
     assert (done.exit_code, done.stdout) == (0, "db is set\n")

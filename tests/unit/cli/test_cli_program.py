@@ -16,7 +16,7 @@ from .conftest import Call
 
 def test_help_lists_every_command_without_importing_one() -> None:
     script = (
-        "import sys\nfrom farhand.cli import main\n"
+        "import sys\nfrom farhand.cli.program import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'httpx2', 'rich', 'fastapi', 'uvicorn', 'msgspec', 'sqlite3', 'asyncio', 'farhand.sdk'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
@@ -63,3 +63,22 @@ def test_output_that_nobody_reads_to_its_end_is_no_error(home: Path, server: str
     line = f"{sys.executable} -m farhand runs list --json | head -c 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", line], capture_output=True, text=True)
     assert done.stderr == ""
+
+
+EARLY = """
+import sys
+
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "click":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+from farhand.cli import main
+main()
+"""
+
+
+def test_an_interrupt_while_the_program_is_loaded_is_one_sentence_and_130() -> None:
+    done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "farhand: interrupted\n")

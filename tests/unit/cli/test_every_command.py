@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from farhand.cli import main
+from farhand.cli.program import main
 from farhand.model import Artifact, Flavor, Token, Variable
 from tests.unit.web.fakes import ADMIN, T0, FakeServices, make_run
 from tests.unit.web.served import Served, served

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gc
 import threading
+from typing import Any
+
+import pytest
 
 from farhand.sdk.checkpoints import Ledger
 from farhand.sdk.futures import Future
@@ -79,3 +82,25 @@ def test_cancelled_and_unkept_outcomes_are_not_replayed() -> None:
     ledger.keep([{"key": "a", "state": "cancelled"}, {"key": "b", "state": "failed", "kept": False}])
     assert ledger.kept("a") is None
     assert ledger.kept("b") is None
+
+
+def outcome(key: str, seeded: bool) -> dict[str, Any]:
+    return {"key": key, "state": "completed", "kept": True, "seeded": seeded}
+
+
+@pytest.mark.parametrize(
+    ("in_order", "replayed"),
+    [(False, ["a", "c", "own", "d"]), (True, ["a", "own"])],
+)
+def test_outcomes_taken_over_by_a_changed_run_are_good_up_to_the_first_call_without_one(
+    in_order: bool, replayed: list[str]
+) -> None:
+    ledger = Ledger(in_order=in_order)
+    ledger.keep([outcome(key, True) for key in "acd"] + [outcome("own", False)])
+    assert [key for key in ("a", "new", "c", "own", "d") if ledger.kept(key)] == replayed
+
+
+def test_what_an_earlier_attempt_of_a_changed_run_made_ends_what_it_took_over() -> None:
+    ledger = Ledger(in_order=True)
+    ledger.keep([outcome("own", False), outcome("a", True)])
+    assert [key for key in ("own", "a") if ledger.kept(key)] == ["own"]
