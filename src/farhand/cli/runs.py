@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .calls import print_calls
 from .client import Client, segment
 from .compare import compare
 from .deleting import delete_runs
@@ -130,6 +131,7 @@ def show(client: Client, run: str, as_json: bool) -> None:
     if found["attempts"]:
         click.echo("")
         _print_attempts(found["attempts"])
+    print_calls(client, found["id"])
 
 
 def _print_attempts(attempts: list[Json]) -> None:

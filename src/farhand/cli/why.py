@@ -29,6 +29,8 @@ def why(client: Client, run: str, as_json: bool) -> None:
     if answer["until"] is not None:
         click.echo(f"It is due {moment(answer['until'])}.")
     _print_considered(answer["considered"])
+    if answer["holders"]:
+        click.echo(f"Under way: {', '.join(answer['holders'])}")
     for call in answer["calls"]:
         click.echo(f"\nIts call {call['name']} is queued: {call['message']}")
         _print_considered(call["considered"])

@@ -27,8 +27,9 @@ class WaitingCall:
 class Why:
     """The answer for one run.
 
-    ``code`` is machine-readable: what a queued run waits for (delayed, busy, no_worker, in_line), else the
-    reason of its state. ``considered`` are the workers that could not take it, each with the reason
+    ``code`` is machine-readable: what a queued run waits for (delayed, limit, busy, no_worker, in_line), else
+    the reason of its state. ``holders`` are the runs under way that ``max_concurrent`` counts, where that is
+    what it waits for. ``considered`` are the workers that could not take it, each with the reason
     against it; ``until`` is when a delay ends. ``attempts`` is the chain of what has happened so far.
     """
 
@@ -40,6 +41,11 @@ class Why:
     considered: tuple[Refusal, ...]
     calls: list[WaitingCall]
     attempts: list[Attempt]
+    holders: list[str]
+
+
+_UNDER_WAY = ("starting", "running", "cancelling")
+HOLDERS_MAX = 100
 
 
 class Explanations:
@@ -65,7 +71,16 @@ class Explanations:
             considered=() if waiting is None else waiting.refusals,
             calls=calls,
             attempts=attempts,
+            holders=await self._holders(run.flow) if code == "limit" else [],
         )
+
+    async def _holders(self, flow: str) -> list[str]:
+        """The runs of a flow that are under way, those that began first at the beginning."""
+        found: list[str] = []
+        for state in _UNDER_WAY:
+            page = await self._runs.page(HOLDERS_MAX, flow=flow, state=state)
+            found += [run.id for run in page.items if run.root is None]
+        return sorted(found)
 
     def _call(self, job: Job) -> WaitingCall:
         waiting = self._queue.waiting(job.id) or Waiting("in_line", "")

@@ -10,6 +10,7 @@ from farhand.errors import InvalidParameters, Usage
 
 from . import calls
 from .context import current
+from .hooks import Hooks
 from .options import NAME, FlowOptions, Options, hooks_of, refuse_unknown
 from .parameters import Parameters, shown
 from .schedules import listed
@@ -41,9 +42,9 @@ class Flow(Step[F], Generic[F]):
     word = "flow"
     is_flow = True
 
-    def __init__(self, function: F, given: Mapping[str, Any]) -> None:
+    def __init__(self, function: F, options: Options, hooks: Hooks, given: Mapping[str, Any]) -> None:
         name = given.get("name")
-        super().__init__(function, name, Options(given), hooks_of(given))
+        super().__init__(function, name, options, hooks)
         if not NAME.fullmatch(self.name):
             if name is not None:
                 raise Usage(f"the name of a flow matches {NAME.pattern}")
@@ -129,10 +130,11 @@ def flow(function: Optional[F] = None, /, **given: Any) -> Union[Flow[F], Callab
     ``schedule`` (`cron`, `every`, or a list of them) starts runs on a server by the clock.
     """
     refuse_unknown("flow", given)
+    options, hooks = Options(given), hooks_of(given)
     if function is not None:
-        return Flow(function, given)
+        return Flow(function, options, hooks, given)
 
     def decorate(decorated: F) -> Flow[F]:
-        return Flow(decorated, given)
+        return Flow(decorated, options, hooks, given)
 
     return decorate

@@ -20,6 +20,7 @@ from farhand.errors import NotInFlow, Usage
 from . import calls, futures
 from .context import Frame, current
 from .futures import Future, Futures
+from .hooks import Hooks
 from .options import Options, TaskOptions, hooks_of, refuse_unknown, refuse_without_place
 from .steps import Step
 
@@ -37,9 +38,8 @@ class Task(Step[F], Generic[F]):
 
     word = "task"
 
-    def __init__(self, function: F, given: Mapping[str, Any]) -> None:
-        super().__init__(function, given.get("name"), Options(given), hooks_of(given))
-        refuse_without_place(self.options)
+    def __init__(self, function: F, options: Options, hooks: Hooks, given: Mapping[str, Any]) -> None:
+        super().__init__(function, given.get("name"), options, hooks)
         if self.takes("wait_for"):
             raise Usage(
                 f"{self.name} may not name a parameter wait_for: calls of tasks have an option of that name"
@@ -101,10 +101,12 @@ def task(function: Optional[F] = None, /, **given: Any) -> Union[Task[F], Callab
     an outcome that is not replayed. The rest is as for a flow.
     """
     refuse_unknown("task", given)
+    options, hooks = Options(given), hooks_of(given)
+    refuse_without_place(options)
     if function is not None:
-        return Task(function, given)
+        return Task(function, options, hooks, given)
 
     def decorate(decorated: F) -> Task[F]:
-        return Task(decorated, given)
+        return Task(decorated, options, hooks, given)
 
     return decorate

@@ -14,7 +14,7 @@ import pytest
 
 from farhand.cli import output
 from farhand.cli.stop import owner
-from farhand.model import LogLine
+from farhand.model import LogLine, TaskRun
 from tests.unit.web.fakes import T0, FakeServices, make_run
 
 from .conftest import Call
@@ -88,6 +88,21 @@ def test_a_run_is_shown_with_its_attempts(call: Call) -> None:
     shown = call("runs", "show", "0run1").stdout
     for part in ("train", "completed", '{"a": 1}', "box", "2.00 s", " ago)"):
         assert part in shown
+
+
+def test_a_run_is_shown_with_its_calls_and_what_they_needed(call: Call, services: FakeServices) -> None:
+    progress = {"at": 1.0, "done": 3, "total": 4, "message": "reading"}
+    services.runs.task_runs = [
+        TaskRun("0run1", "a", 1, "load", "completed"),
+        TaskRun("0run1", "b", 2, "fit", "running", index=0, needs=("a",), progress=progress),
+        TaskRun("0run1", "c", 3, "judge", "failed", needs=("a", "b"), error={"type": "E", "message": "no"}),
+        TaskRun("0run1", "d", 4, "inner", "completed", flow_run="0run2"),
+    ]
+    lines = [line.split() for line in call("runs", "show", "0run1").stdout.splitlines()[-4:]]
+    assert [line[:2] for line in lines] == [["1", "load"], ["2", "fit[0]"], ["3", "judge"], ["4", "inner"]]
+    assert " ".join(lines[1]).endswith("1 3 of 4 (75%), reading")
+    assert " ".join(lines[2]).endswith("1, 2 E: no")
+    assert lines[3][-2:] == ["run", "0run2"]
 
 
 def test_a_log_is_printed_as_it_was_written(call: Call, services: FakeServices) -> None:

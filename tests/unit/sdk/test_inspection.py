@@ -49,7 +49,8 @@ def test_flows_are_described(root: Path) -> None:
     assert found["file"] == "etl.py"
     assert found["description"] == "Loads it."
     assert found["schema"]["required"] == ["n"]
-    assert found["ask"] == {"labels": ["gpu"], "policy": "require", "runs_on": "worker"}
+    asked = {"labels": ["gpu"], "policy": "require", "runs_on": "worker"}
+    assert {name: found["ask"][name] for name in asked} == asked
     assert found["settings"] == {
         "retries": 2,
         "retry_delay": {"seconds": [0.0], "factor": 1.0, "cap_s": None, "jitter": 0.0},

@@ -448,7 +448,15 @@ class FakeExplanations:
         run = await self._runs.get(id)
         considered = (Refusal("gpu1", "busy", "no slot is free", False),)
         return Why(
-            run.id, run.state, run.reason, run.message, None, considered, [], await self._runs.attempts(id)
+            run.id,
+            run.state,
+            run.reason,
+            run.message,
+            None,
+            considered,
+            [],
+            await self._runs.attempts(id),
+            [],
         )
 
 

@@ -1,0 +1,60 @@
+"""The calls of a run as ``farhand runs show`` lists them: each with those whose results it took."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .client import Client, segment
+from .output import clip, print_table, said, took
+
+Json = dict[str, Any]
+
+SHOWN_MAX = 50
+NEEDS_SHOWN = 5
+
+
+def print_calls(client: Client, run: str) -> None:
+    """Print the first calls of a run; nothing when it has made none."""
+    page = client.get(f"/runs/{segment(run)}/tasks", limit=SHOWN_MAX)
+    if not page["items"]:
+        return
+    numbers = {task["key"]: task["number"] for task in page["items"]}
+    click.echo("")
+    print_table(
+        ("call", "task", "state", "took", "after", "says"),
+        [
+            (
+                str(task["number"]),
+                _name(task),
+                task["state"],
+                took(task["started_at"], task["ended_at"]),
+                _after(task, numbers),
+                _says(task),
+            )
+            for task in page["items"]
+        ],
+    )
+    if page["next"]:
+        click.echo(f"There are more: GET /runs/{run}/tasks has all of them.", err=True)
+
+
+def _name(task: Json) -> str:
+    place = "" if task["index"] is None else f"[{task['index']}]"
+    return f"{task['name']}{place}"
+
+
+def _after(task: Json, numbers: dict[str, int]) -> str:
+    """The calls it needed, as far as they are in the list."""
+    known = sorted(numbers[key] for key in task["needs"] or () if key in numbers)
+    more = f" and {len(known) - NEEDS_SHOWN} more" if len(known) > NEEDS_SHOWN else ""
+    return ", ".join(map(str, known[:NEEDS_SHOWN])) + more or "-"
+
+
+def _says(task: Json) -> str:
+    if task["flow_run"]:
+        return f"run {task['flow_run']}"
+    if task["error"]:
+        return clip(f"{task['error'].get('type', '')}: {task['error'].get('message', '')}")
+    return clip(task["message"] or (said(task["progress"]) if task["state"] == "running" else ""))
