@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from farhand.engine.queue import Queue, lane_of
+from farhand.engine.queue import Queue
 from farhand.engine.why import Explanations
 from farhand.model import JobSettings, Page, Run
 
@@ -42,7 +42,7 @@ async def test_a_run_that_waits_for_room_says_so_and_names_the_runs_that_have_it
     )
     queue = Queue()
     queue.add(job, 1.0)
-    queue.explain(lane_of(job), "waits for another run of weather to end; 2 of at most 2 are under way")
+    queue.explain(queue.lane_of(job), "waits for another run of weather to end; 2 of at most 2 are under way")
     why = await Explanations(runs, queue).why("r4")  # type: ignore[arg-type]
     assert (why.code, why.holders) == ("limit", ["r1", "r2"])
     assert "2 of at most 2" in why.message
