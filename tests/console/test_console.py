@@ -189,7 +189,7 @@ def test_the_keyboard_reaches_a_run(console: Served, open_page: OpenPage) -> Non
     page = open_page(console.link())
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to content"
-    for _ in range(12):
+    for _ in range(20):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent") == "train":
             break
