@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 from farhand.errors import StoreFailed
 from farhand.store import Store
 from farhand.store.guard import Connection
+from tests.harness.disks import small_disk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault("1.14")]
 
@@ -96,27 +95,18 @@ def limit_pages(store: Store, pages: int) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of four mebibytes."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    target = tmp_path / "disk"
-    target.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(target)], capture_output=True, text=True
-    )
-    if made.returncode != 0:
-        pytest.skip(f"no small file system can be mounted here: {made.stderr.strip()}")
-    yield target
-    subprocess.run(["umount", str(target)], check=True)
+    with small_disk(tmp_path / "disk", 4) as target:
+        yield target
 
 
-async def test_a_full_file_system_fails_the_commit_and_the_next_succeeds(small_disk, tell):
+async def test_a_full_file_system_fails_the_commit_and_the_next_succeeds(disk, tell):
     """B127: the kernel refuses the write of COMMIT itself."""
-    store = await Store.open(small_disk / "home")
+    store = await Store.open(disk / "home")
     story = tell(store)
     leased = await story.running()
-    ballast = small_disk / "ballast"
+    ballast = disk / "ballast"
     fill(ballast)
     results = await together(
         store,

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.harness.deployment import FAST, Deployment, Program, deployed, environment, free_port
+from tests.harness.disks import small_disk
 from tests.harness.waiting import eventually
 from tests.lab import postgresql
 
@@ -54,19 +55,10 @@ def digest(path: Path) -> str:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 24 MiB."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    target = tmp_path / "disk"
-    target.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(target)], capture_output=True
-    )
-    if made.returncode != 0:
-        pytest.skip(f"no small file system can be mounted here: {made.stderr.decode().strip()}")
-    yield target
-    subprocess.run(["umount", "-l", str(target)], check=True)
+    with small_disk(tmp_path / "disk", 24) as target:
+        yield target
 
 
 class _OnSmallDisk(Deployment):
@@ -82,9 +74,9 @@ class _OnSmallDisk(Deployment):
 
 
 @pytest.mark.fault("2.22")
-def test_runs_end_right_when_a_full_disk_has_room_again(tmp_path: Path, small_disk: Path) -> None:
+def test_runs_end_right_when_a_full_disk_has_room_again(tmp_path: Path, disk: Path) -> None:
     """B127: the workers report again until it is recorded; nothing is finished but still running."""
-    deployment = _OnSmallDisk(tmp_path, small_disk)
+    deployment = _OnSmallDisk(tmp_path, disk)
     os.environ["WITNESS_MARK"] = deployment.server.environment["WITNESS_MARK"] = str(tmp_path)
     try:
         deployment.start()
@@ -93,7 +85,7 @@ def test_runs_end_right_when_a_full_disk_has_room_again(tmp_path: Path, small_di
         runs = [deployment.start_run("waiting_there", path=str(seen), gate=str(gate)) for _ in range(2)]
         for run in runs:
             deployment.wait_for_run(run, "running")
-        ballast = small_disk / "ballast"
+        ballast = disk / "ballast"
         _fill(ballast)
         gate.touch()
         refused = eventually(lambda: _refusals(deployment) or None, 20, "the server meets the full disk")

@@ -33,6 +33,7 @@ class Proxy:
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._filters: dict[str, list[Filter]] = {TO_SERVER: [], TO_WORKER: []}
+        self.forwarded = {TO_SERVER: 0, TO_WORKER: 0}
         self.swallowed: list[dict[str, Any]] = []
         self.seen: list[tuple[str, dict[str, Any]]] = []
         self._closed = False
@@ -123,6 +124,7 @@ class Proxy:
                 self._open.wait()
                 if kept:
                     sink.sendall(kept)
+                    self.forwarded[direction] += len(kept)
         except OSError:
             pass
         finally:

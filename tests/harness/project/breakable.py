@@ -151,6 +151,23 @@ def mapping(path: str, count: int) -> int:
     return sum(future.result() for future in placed.map([path] * count, range(count)))
 
 
+@task(device="demo")
+def bulk(size: int) -> bytes:
+    """So many bytes, made where a machine with the label is."""
+    return os.urandom(1) * size
+
+
+@task(device="demo")
+def weigh(content: bytes) -> int:
+    return len(content)
+
+
+@flow
+def bulky(size: int) -> int:
+    """Bring many bytes here from another machine, and send them back there."""
+    return weigh(bulk(size))
+
+
 @flow
 def failing() -> None:
     """Fail."""

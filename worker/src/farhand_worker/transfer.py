@@ -120,13 +120,21 @@ class Transfer:
         if size <= PART_BYTES:
             self._send(path, source, 0, size, claim.headers())
             return
-        whole = {**claim.headers(), "Content-Range": f"bytes */{size}"}
-        status, answer = self._answer("PUT", path, {**whole, "Content-Length": "0"}, _nothing)
+        try:
+            self._put_parts(path, source, size, claim)
+        except TransferFailed as error:
+            if error.status != 409:
+                raise
+            self._put_parts(path, source, size, claim)  # a part that was cut had come further than we knew
+
+    def _put_parts(self, path: str, source: Path, size: int, claim: Claim) -> None:
+        headers = {**claim.headers(), "Content-Range": f"bytes */{size}", "Content-Length": "0"}
+        status, answer = self._answer("PUT", path, headers, _nothing)
         while status == 202:
             start = int(answer["received"])
             end = min(start + PART_BYTES, size)
-            whole["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
-            status, answer = self._send(path, source, start, end, whole)
+            headers["Content-Range"] = f"bytes {start}-{end - 1}/{size}"
+            status, answer = self._send(path, source, start, end, headers)
 
     def has(self, digest: str, claim: Claim) -> bool:
         """Whether the server holds ``digest``. Raises `TransferFailed` when it does not say."""

@@ -1,0 +1,124 @@
+"""The worker's cache of blobs: bounded, verified, and nothing in use is taken away."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from farhand_worker.blobs import BlobCache, NotFetched
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def put(cache: BlobCache, content: bytes, used_at: int = 0) -> str:
+    """A blob as a download leaves it, last used at a moment."""
+    digest = digest_of(content)
+    cache.place(digest).write_bytes(content)
+    if used_at:
+        os.utime(cache.place(digest), (used_at, used_at))
+    cache.arrived(digest)
+    return digest
+
+
+def here(cache: BlobCache, *digests: str) -> list[bool]:
+    return [cache.place(digest).exists() for digest in digests]
+
+
+def test_what_went_unused_for_longest_makes_room_first(tmp_path: Path) -> None:
+    cache = BlobCache(tmp_path, bytes_max=25)
+    one, two = put(cache, b"1" * 10, 1000), put(cache, b"2" * 10, 2000)
+    assert cache.find(one), "it is used, and counts as used now"
+    three = put(cache, b"3" * 10)
+    assert here(cache, one, two, three) == [True, False, True]
+
+
+@pytest.mark.fault("3.46")
+def test_a_cache_full_of_blobs_in_use_grows_until_they_are_let_go(tmp_path: Path) -> None:
+    cache = BlobCache(tmp_path, bytes_max=25)
+    kept = []
+    for number in range(4):
+        content = bytes([number]) * 10
+        cache.pin(digest_of(content), number)
+        cache.pin(digest_of(content), "another job")
+        kept.append(put(cache, content, 1000 + number))
+    assert here(cache, *kept) == [True] * 4
+    for number in range(4):
+        cache.release(number)
+    cache.trim()
+    assert here(cache, *kept) == [True] * 4, "one of two jobs still uses them"
+    cache.release("another job")
+    cache.trim()
+    assert here(cache, *kept) == [False, False, True, True]
+
+
+@pytest.mark.fault("3.45")
+@pytest.mark.parametrize(
+    "spoil", [lambda path: os.truncate(path, 3), lambda path: path.write_bytes(b"!" * 10)]
+)
+def test_a_blob_that_was_changed_is_not_found_and_is_deleted(tmp_path: Path, spoil: object) -> None:
+    cache = BlobCache(tmp_path)
+    digest = put(cache, b"0123456789")
+    assert cache.find(digest)
+    spoil(cache.place(digest))
+    assert not cache.find(digest)
+    assert here(cache, digest) == [False]
+
+
+def test_what_an_earlier_process_left_is_read_before_it_is_believed(tmp_path: Path) -> None:
+    good, bad = put(BlobCache(tmp_path), b"good"), put(BlobCache(tmp_path), b"bad")
+    (tmp_path / bad[7:]).write_bytes(b"worse")
+    later = BlobCache(tmp_path)
+    assert later.find(good)
+    assert not later.find(bad)
+
+
+def test_a_file_is_taken_without_a_copy_and_counts(tmp_path: Path) -> None:
+    cache = BlobCache(tmp_path / "cache", bytes_max=15)
+    source = tmp_path / "saved"
+    source.write_bytes(b"x" * 10)
+    old = put(cache, b"o" * 10, 1000)
+    digest = f"sha256:{hashlib.sha256(b'x' * 10).hexdigest()}"
+    cache.take(digest, source)
+    assert source.stat().st_nlink == 2
+    assert here(cache, old, digest) == [False, True]
+
+
+def test_many_threads_on_a_tiny_cache_get_what_they_ask_for_or_nothing(tmp_path: Path) -> None:
+    cache = BlobCache(tmp_path, bytes_max=500)
+    contents = [bytes([number]) * 100 for number in range(20)]
+
+    lock = threading.Lock()  # pins are set by one thread alone
+
+    def use(turn: int) -> None:
+        content = contents[turn * 7 % 20]
+        digest = digest_of(content)
+        with lock:
+            cache.pin(digest, turn)
+        if not cache.find(digest):
+            beside = tmp_path / f".arriving-{turn}"
+            beside.write_bytes(content)
+            beside.replace(cache.place(digest))
+            cache.arrived(digest)
+        assert cache.place(digest).read_bytes() == content
+        with lock:
+            cache.release(turn)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(use, range(400)))
+    cache.trim()
+    for path in tmp_path.iterdir():
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 500
+
+
+@pytest.mark.parametrize("digest", ["", "sha256:", "sha256:../../etc/passwd", "md5:" + "0" * 64])
+def test_what_is_no_digest_has_no_place(tmp_path: Path, digest: str) -> None:
+    with pytest.raises(NotFetched, match="is no digest"):
+        BlobCache(tmp_path).place(digest)
