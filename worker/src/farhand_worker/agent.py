@@ -40,7 +40,7 @@ class Agent:
         self._end: asyncio.Future[int] = self._loop.create_future()
         self._environ, self._withheld = user_environment(os.environ, options.pass_env)
         self._transfer = Transfer(options.token, pin=options.pin, artifacts=options.artifacts)
-        self._cache = Cache(state, self._transfer, options.python, BlobCache(state.blobs))
+        self._cache = Cache(state, self._transfer, options.python, _blobs(options, state))
         self._pool = Pool(state, options.python, self._environ, max(1, options.parallel))
         self._holdings = Holdings(
             state, self._cache, self._pool, options.cwd, self._settled, self._background
@@ -221,3 +221,9 @@ class Agent:
             await self._cache.runtime(runtime)
         except NotFetched as error:
             _log.warning("the runtime is not here yet: %s", error)
+
+
+def _blobs(options: Options, state: StateDirectory) -> BlobCache:
+    """What is kept of the server's blobs; a cache apart has a directory for each state directory."""
+    apart = options.artifact_cache
+    return BlobCache(state.blobs if apart is None else apart / state.identity, options.artifact_cache_bytes)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Callable, List, Mapping, Optional, Tuple
 
 from .address import Address, BadAddress, parse
+from .blobs import BYTES_MAX
 from .credential import credential
 from .interpreter import interpreter
 from .inventory import Said, detect, here
@@ -38,6 +39,8 @@ class Options:
     found_by: Mapping[str, str] = field(default_factory=dict)
     shared_paths: Tuple[str, ...] = ()
     artifacts: Optional[Address] = None
+    artifact_cache: Optional[Path] = None
+    artifact_cache_bytes: int = BYTES_MAX
     service_host: Optional[str] = None
     max_idle_s: Optional[float] = None
     pass_env: Tuple[str, ...] = ()
@@ -71,6 +74,8 @@ def options(values: Values, code: str = "") -> Options:
         found_by=found.sources,
         shared_paths=tuple(values["shared_paths"]),
         artifacts=artifacts,
+        artifact_cache=Path(values["artifact_cache"]).absolute() if values["artifact_cache"] else None,
+        artifact_cache_bytes=values["artifact_cache_bytes"],
         service_host=values["service_host"],
         max_idle_s=values["max_idle"],
         pass_env=tuple(values["pass_env"]),

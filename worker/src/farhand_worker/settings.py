@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import __version__, units
+from .blobs import BYTES_MAX
 from .invitation import CODE_VARIABLE
 from .toml import tables
 from .usage import Usage
@@ -36,11 +37,12 @@ class Setting:
     aliases: Tuple[str, ...] = ()
     many: bool = False
     own: bool = False
+    prefix: str = PREFIX
 
     @property
     def variable(self) -> str:
         """Its environment variable; a server's own worker has none."""
-        return "" if self.own else PREFIX + self.name.upper()
+        return "" if self.own else self.prefix + self.name.upper()
 
 
 def _row(name: str, read: Callable[[Any], Any], help: str, metavar: str = "", **more: Any) -> Setting:
@@ -88,6 +90,21 @@ SETTINGS: Tuple[Setting, ...] = (
         many=True,
     ),
     _row("artifact_url", units.text, "where artifacts are (default: where the server is)", "URL"),
+    _row(
+        "artifact_cache",
+        units.text,
+        "where values and files from the server are kept (default: in --state-dir)",
+        "DIR",
+        prefix="FARHAND_",
+    ),
+    _row(
+        "artifact_cache_bytes",
+        units.size_bytes,
+        "how much of them is kept beyond what jobs use, in bytes or like 8G (default 1G)",
+        "SIZE",
+        default=BYTES_MAX,
+        prefix="FARHAND_",
+    ),
     _row("service_host", units.text, "by which name others reach this machine's services", "HOST"),
     _row("max_idle", units.seconds, "leave after so many seconds with nothing to do (default: never)", "S"),
     _row("state_dir", units.text, "where everything is kept (default: below the temporary files)", "DIR"),
@@ -198,7 +215,7 @@ def file_settings(directory: Optional[Path]) -> Dict[str, Any]:
 
 def _beside(path: Path, name: str, value: Any) -> Any:
     """Paths in a file are meant from where the file lies."""
-    if name in ("token_file", "state_dir") and isinstance(value, str):
+    if name in ("token_file", "state_dir", "artifact_cache") and isinstance(value, str):
         return str(path.parent / Path(value).expanduser())
     if name == "python" and isinstance(value, str) and "/" in value:
         return str(path.parent / Path(value).expanduser())

@@ -65,6 +65,14 @@ def megabytes(value: Any) -> int:
     return int(float(match[1]) * _MEGABYTES[match[2].upper()])
 
 
+def size_bytes(value: Any) -> int:
+    """A size: bytes, or text with a unit."""
+    match = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError("is no size; give bytes, or text like '512M' or '8G'")
+    return int(float(match[1]) * (_MEGABYTES[match[2].upper()] * 2**20 if match[2] else 1))
+
+
 def switch(value: Any) -> bool:
     """On or off."""
     if isinstance(value, bool):
