@@ -8,6 +8,7 @@ from farhand.errors import Conflict, NotFound
 from farhand.model import AuditEntry, Fire, Hook, Project, Schedule
 from farhand.store.retention import OF_JOB, OF_RUN
 from farhand.store.runs import Wanted
+from farhand_worker import protocol
 
 pytestmark = pytest.mark.anyio
 
@@ -184,3 +185,42 @@ async def test_runs_are_found_by_the_host_they_were_on(store, story):
         leased.run.id
     ]
     assert (await store.runs.page(5, wanted=Wanted(host="host2"))).items == []
+
+
+def a_flow_begins(story, key, id, nested=None):
+    called = {"id": id, "name": "inner", "entry": "m:inner", "params": {}}
+    return protocol.TaskBegan(key, "inner", story.now, nested=nested, flow=called)
+
+
+async def test_the_run_of_a_called_flow_stays_as_long_as_its_caller_goes_on(store, story):
+    """What it did is its caller's, which may have to come back to it."""
+    leased = await story.running()
+    await story.report(leased, a_flow_begins(story, "k", "0inner01"), story.checkpoint("k", flow={}))
+    assert await story.state("0inner01") == "completed"
+    assert await store.retention.expired(1e9, 10) == []
+    assert (await delete_all(store, ["0inner01"], 100))[0] == ["0inner01"]
+    await story.report(leased, story.result())
+    assert await store.retention.expired(1e9, 10) == [leased.run.id]
+
+
+async def test_a_caller_is_not_over_while_a_placed_flow_of_it_is_open(store, story):
+    leased = await story.running()
+    called = {"id": "0inner01", "name": "inner", "entry": "m:inner", "params": {}}
+    recorded = await story.report(leased, story.call("p", flow=called))
+    await story.running(recorded.changes.enqueued[0])
+    await story.report(leased, story.result())
+    assert await story.state("0inner01") == "running"
+    assert (await delete_all(store, [leased.run.id, "0inner01"], 100))[0] == [leased.run.id, "0inner01"]
+    assert await store.retention.expired(1e9, 10) == []
+
+
+@pytest.mark.parametrize("rows_max", [1, 1000])
+async def test_the_runs_of_the_flows_that_a_run_called_go_with_it(store, story, rows_max):
+    before = await counts(store)
+    leased = await story.running()
+    await story.report(
+        leased, a_flow_begins(story, "k", "0inner01"), a_flow_begins(story, "kk", "0inner02", nested="k")
+    )
+    await story.report(leased, story.result())
+    assert (await delete_all(store, [leased.run.id], rows_max))[0] == []
+    assert await counts(store) == before

@@ -25,9 +25,11 @@ NOT_DELETED = (
 
 ENDED = (
     "runs.ended_at IS NOT NULL"
-    " AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.run = runs.id AND jobs.state <> 'ended')"
+    " AND NOT EXISTS (SELECT 1 FROM jobs"
+    " WHERE jobs.run = coalesce(runs.root, runs.id) AND jobs.state <> 'ended')"
+    " AND NOT EXISTS (SELECT 1 FROM runs AS roots WHERE roots.id = runs.root AND roots.ended_at IS NULL)"
 )
-"""A condition on runs: nobody will report about them any more."""
+"""A condition on runs: nobody will report about them any more, nor about those that called them."""
 
 OF_RUN = {
     "logs": "last_number",

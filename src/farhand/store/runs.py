@@ -105,9 +105,9 @@ class Runs:
         A flow that was called inside of a run has a job only if it was placed.
         """
         sql = (
-            f"SELECT {ATTEMPTS.columns} FROM attempts WHERE job = (SELECT jobs.id FROM runs"
+            f"SELECT {ATTEMPTS.columns} FROM attempts WHERE job = (SELECT max(jobs.id) FROM runs"
             " JOIN jobs ON jobs.run = coalesce(runs.root, runs.id) AND jobs.key = runs.key"
-            " WHERE runs.id = ? ORDER BY jobs.id DESC LIMIT 1) ORDER BY number"
+            " WHERE runs.id = ?) ORDER BY number"
         )
         return await self._database.read(
             lambda connection: [ATTEMPTS.load(row) for row in connection.execute(sql, (run_id,)).fetchall()]

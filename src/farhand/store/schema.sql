@@ -70,6 +70,7 @@ CREATE INDEX runs_on_host ON runs (host, id) WHERE host <> '';
 CREATE INDEX runs_ended ON runs (ended_at, id) WHERE ended_at IS NOT NULL;
 CREATE INDEX runs_called ON runs (parent, id) WHERE parent IS NOT NULL;
 CREATE INDEX runs_below ON runs (root, key) WHERE root IS NOT NULL;
+CREATE INDEX runs_open_below ON runs (root, id) WHERE ended_at IS NULL AND root IS NOT NULL;
 
 -- The one queue. `lease` and `worker` are set while the job is leased or running, and only then. `devices` is JSON;
 -- `blocked` is blocked while the job waits for placed calls alone, unblocked from then until it may go on.
