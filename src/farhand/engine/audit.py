@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 from ..model import AuditEntry, Json, Page
 from ..store import Store
@@ -18,6 +19,14 @@ def outcome_of(status: int) -> str:
     if status < 400:
         return "done"
     return "refused" if status < 500 else "failed"
+
+
+@dataclass(slots=True)
+class Told:
+    """An entry that is stored with the change it tells of; ``written`` once both are."""
+
+    entry: AuditEntry
+    written: bool = False
 
 
 class Audit:
@@ -37,8 +46,20 @@ class Audit:
         details: Json | None = None,
     ) -> None:
         """Write one entry; secrets in it are masked."""
+        await self._store.audit.add(self.entry(who, address, action, subject, status, details))
+
+    def entry(
+        self,
+        who: Identity,
+        address: str,
+        action: str,
+        subject: str = "",
+        status: int = 200,
+        details: Json | None = None,
+    ) -> AuditEntry:
+        """The entry that `add` writes."""
         mask = self._masker
-        entry = AuditEntry(
+        return AuditEntry(
             id=0,
             at=time.time(),
             role=who.role,
@@ -51,7 +72,6 @@ class Audit:
             status=status,
             details=mask.value(details or {}),
         )
-        await self._store.audit.add(entry)
 
     async def page(
         self,

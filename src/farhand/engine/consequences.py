@@ -28,11 +28,26 @@ class Consequences:
         self._bus = bus
         self._wakeup = wakeup
 
-    def follow_start(self, run: Run, job: Job) -> None:
-        """A run was queued."""
+    def expect_start(self, job: Job) -> None:
+        """A run is being stored, and its job is queued already: taking it shares the commit, or comes later.
+
+        Whoever takes a job asks the store for its lease, and gets none where the run was not stored.
+        """
         self._queue.add(job, time.time())
         self._wakeup.set()
+
+    def follow_start(self, run: Run, job: Job) -> None:
+        """A run was queued."""
+        self.expect_start(job)
+        self.tell_start(run)
+
+    def tell_start(self, run: Run) -> None:
+        """A run whose job was queued while it was stored is stored."""
         self._bus.publish(Notice("run", run.id, run))
+
+    def forget_start(self, job: Job) -> None:
+        """The run could not be stored."""
+        self._queue.remove(job.id)
 
     def follow(self, changes: Changes) -> None:
         """Act on one commit's changes."""

@@ -31,6 +31,7 @@ from ..store.nested import Part
 from ..store.runs import Wanted
 from ..store.seeds import FAILURE, Seed
 from . import cursors
+from .audit import Told
 from .consequences import Consequences
 from .fleet import LOST, Fleet
 from .masking import Masker
@@ -74,8 +75,9 @@ class Runs:
         params: dict[str, Any],
         idempotency_key: str | None = None,
         sweep: str | None = None,
+        told: Told | None = None,
     ) -> Run:
-        """Queue a run.
+        """Queue a run; the audit log is ``told`` in the same transaction, unless it is an earlier run's.
 
         Raises `NotFound` for an unknown flow, `UnknownFlavor`, and `InvalidParameters` naming the field.
 
@@ -86,7 +88,8 @@ class Runs:
         if sweep is not None and not re.fullmatch(NAME_PATTERN, sweep):
             raise Usage(f"a sweep's name reads like a-z, 0-9, '.', '_' and '-', at most 63, not {sweep!r}")
         run, job = await self.prepare(flow, params, idempotency_key)
-        return await self._create(replace(run, sweep=sweep), job)
+        run = run if sweep is None else replace(run, sweep=sweep)
+        return await self._create(run, job, told=told)
 
     async def prepare(
         self, flow: str, params: dict[str, Any], idempotency_key: str | None = None
@@ -142,9 +145,22 @@ class Runs:
         ask = await self._store.flavors.resolve(flow.ask)
         return _make(replace(flow, ask=ask), params, idempotency_key, time.time())
 
-    async def _create(self, run: Run, job: Job, seed: Seed | None = None) -> Run:
-        known, job, created = await self._store.runs.create(run, job, seed)
-        if created:
+    async def _create(self, run: Run, job: Job, seed: Seed | None = None, told: Told | None = None) -> Run:
+        creating = self._store.runs.create(run, job, seed, None if told is None else told.entry)
+        if (
+            run.idempotency_key is None
+        ):  # it will be a run of its own: a free slot need not wait for the commit
+            self._consequences.expect_start(job)
+        try:
+            known, job, created = await creating
+        except Exception:
+            self._consequences.forget_start(job)
+            raise
+        if told is not None:
+            told.written = created
+        if created and run.idempotency_key is None:
+            self._consequences.tell_start(known)
+        elif created:
             self._consequences.follow_start(known, job)
         elif known.params != run.params:
             key = f"idempotency key {run.idempotency_key!r}"

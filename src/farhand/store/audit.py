@@ -7,6 +7,9 @@ from .database import Database
 from .guard import Connection
 from .rows import AUDIT
 
+_NAMES = AUDIT.columns.split(", ")[1:]
+_INSERT = f"INSERT INTO audit ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"
+
 
 class Audit:
     """Adds to the audit log and reads it; entries are never changed."""
@@ -16,13 +19,7 @@ class Audit:
 
     async def add(self, entry: AuditEntry) -> None:
         """Store an entry; the id it gets is the store's."""
-        names = AUDIT.columns.split(", ")[1:]
-        sql = f"INSERT INTO audit ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-
-        def write(connection: Connection) -> None:
-            connection.execute(sql, AUDIT.dump(entry)[1:])
-
-        await self._database.write(write)
+        await self._database.write(lambda connection: add_entry(connection, entry))
 
     async def page(
         self, limit: int, before: int | None = None, actor: str | None = None, action: str | None = None
@@ -39,3 +36,8 @@ class Audit:
             return Page(items, str(items[-1].id) if len(rows) > limit else None)
 
         return await self._database.read(read)
+
+
+def add_entry(connection: Connection, entry: AuditEntry) -> None:
+    """As `Audit.add`, inside the transaction of what the entry tells of."""
+    connection.execute(_INSERT, AUDIT.dump(entry)[1:])

@@ -84,6 +84,10 @@ class Database:
         """
         return await self._writer.submit(operation)
 
+    def submit(self, operation: Callable[[Connection], T]) -> asyncio.Future[T]:
+        """As `write`, and in the queue when this returns: what is submitted later comes after it."""
+        return self._writer.submit(operation)
+
     async def read(self, operation: Callable[[Connection], T]) -> T:
         """What ``operation`` reads."""
         return await self._readers.run(operation)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import IllegalTransition
 from ..lifecycle import RUN, RUN_INITIAL, is_terminal
-from ..model import Attempt, Job, Page, Run
+from ..model import Attempt, AuditEntry, Job, Page, Run
+from .audit import add_entry
 from .changes import Changes, Effects
 from .database import Database
 from .endings import cancel_run
@@ -52,15 +54,25 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, run: Run, job: Job, seed: Seed | None = None) -> tuple[Run, Job, bool]:
+    def create(
+        self, run: Run, job: Job, seed: Seed | None = None, entry: AuditEntry | None = None
+    ) -> Awaitable[tuple[Run, Job, bool]]:
         """Store a new run and its job, with the outcomes that ``seed`` takes over from an earlier run.
 
-        With an idempotency key that the flow has seen before, nothing is stored: the earlier run and its
-        job are returned, and False.
+        ``entry`` tells the audit log of it. With an idempotency key that the flow has seen before, nothing
+        is stored: the earlier run and its job are returned, and False. The writer has it when this returns,
+        so that a lease which is asked for next shares its commit.
         """
         if run.state not in RUN_INITIAL:
             raise IllegalTransition(f"a run does not begin as {run.state}", state=run.state)
-        return await self._database.write(lambda connection: create_run(connection, run, job, seed))
+
+        def write(connection: Connection) -> tuple[Run, Job, bool]:
+            made = create_run(connection, run, job, seed)
+            if entry is not None and made[2]:
+                add_entry(connection, replace(entry, details={**entry.details, "made": run.id}))
+            return made
+
+        return self._database.submit(write)
 
     async def get(self, run_id: str) -> Run | None:
         """The run, or None."""

@@ -35,6 +35,7 @@ from .access import Sessions
 from .guard import Guard
 from .pages import STATIC, router
 from .pages.shell import environment
+from .quick import Quick
 from .settings import WebSettings
 
 API = "/api/v1"
@@ -86,8 +87,10 @@ def create_app(services: Services, settings: WebSettings | None = None) -> FastA
     app.include_router(prometheus.router)
     app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    quick: Any = Quick
     audited: Any = audit.Audited
     guard: Any = Guard
+    app.add_middleware(quick)
     app.add_middleware(audited)
     app.add_middleware(guard, settings=settings)
     return app

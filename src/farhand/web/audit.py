@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..engine.audit import Told
 from ..engine.roles import Identity
 from ..engine.services import Services
 from ..errors import FarhandError
@@ -65,6 +66,15 @@ def note(request: Request, **details: Any) -> None:
     request.state.noted |= details
 
 
+def told(request: Request, status: int) -> Told:
+    """The entry of this request, for a change that stores it in its own transaction."""
+    services: Services = request.app.state.services
+    state = request.state
+    entry = services.audit.entry(state.identity, _address(request), state.route, state.subject, status)
+    request.state.told = Told(entry)
+    return request.state.told
+
+
 async def record(request: Request, who: Identity, action: str, **details: Any) -> None:
     """Write an entry for a change that a GET brought about."""
     services: Services = request.app.state.services
@@ -74,7 +84,8 @@ async def record(request: Request, who: Identity, action: str, **details: Any) -
 async def _record(request: Request, status: int, headers: Headers) -> None:
     who: Identity | None = getattr(request.state, "identity", None)
     noted: dict[str, Any] = dict(request.state.noted)
-    if who is None or request.state.route in UNRECORDED:
+    stored: Told | None = getattr(request.state, "told", None)
+    if who is None or request.state.route in UNRECORDED or (stored is not None and stored.written):
         return
     action = noted.pop("action", request.state.route)
     subject = noted.pop("subject", request.state.subject)

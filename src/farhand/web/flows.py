@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
 
 from ..model import Flow, Page
 from .access import require
 from .asking import Asking
+from .audit import told
 from .views import JsonResponse, RunView, list_view, run_view
 
 router = APIRouter(tags=["flows"])
@@ -45,8 +46,10 @@ async def get_flow(name: str, services: Asking) -> JsonResponse:
     response_model=RunView,
     dependencies=[Depends(require("start"))],
 )
-async def start_run(name: str, services: Asking, start: Start | None = None) -> JsonResponse:
+async def start_run(
+    request: Request, name: str, services: Asking, start: Start | None = None
+) -> JsonResponse:
     """Queue a run. 422 names the parameter that does not fit."""
-    start = start or Start()
-    run = await services.runs.start(name, start.params, start.idempotency_key, start.sweep)
+    start, entry = start or Start(), told(request, 202)
+    run = await services.runs.start(name, start.params, start.idempotency_key, start.sweep, told=entry)
     return JsonResponse(run_view(run), status_code=202, headers={"Location": f"../../runs/{run.id}"})

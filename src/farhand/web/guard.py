@@ -12,10 +12,11 @@
 from __future__ import annotations
 
 import ipaddress
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +31,9 @@ CONTENT_SECURITY_POLICY = (
     "form-action 'self'; frame-ancestors 'none'"
 )
 
+_NAMES_MAX = 1000
+"""How many names of hosts are remembered with what they are."""
+
 HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
@@ -40,7 +44,10 @@ HEADERS = {
 }
 """Set on every answer that does not set them itself."""
 
+_RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
+
+@lru_cache(_NAMES_MAX)
 def host_name(netloc: str) -> str:
     """The host in ``host``, ``host:port`` or ``[v6]:port``, in lower case; empty when there is none."""
     try:
@@ -49,6 +56,7 @@ def host_name(netloc: str) -> str:
         return ""
 
 
+@lru_cache(_NAMES_MAX)
 def is_loopback(name: str) -> bool:
     """Whether a host name can only be this machine."""
     if name == "localhost" or name.endswith(".localhost"):
@@ -135,9 +143,9 @@ def _same_origin(headers: Headers, host: str) -> bool:
 def _with_headers(send: Send) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
+            given = message.get("headers", ())
+            names = {name for name, _ in given}
+            message["headers"] = [*given, *(header for header in _RAW if header[0] not in names)]
         await send(message)
 
     return sending

@@ -72,6 +72,12 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+async def answer(request: Request, error: FarhandError | HTTPException) -> Response:
+    """The problem an error stands for, for a layer that the handlers below do not see."""
+    handler = _farhand_error if isinstance(error, FarhandError) else _http_error
+    return await handler(request, error)
+
+
 async def _farhand_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, FarhandError)
     if error.status == 500:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
 
+from farhand.engine.audit import Told
 from farhand.engine.runs import Runs
-from farhand.errors import Conflict, InvalidParameters, NotFound, Usage
-from farhand.model import Ask, TaskRun
+from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage
+from farhand.model import Ask, AuditEntry, TaskRun
 from farhand_worker import protocol
 from tests.unit.engine.records import FLOW, a_job
 from tests.unit.engine.world import World
@@ -177,3 +180,57 @@ async def test_a_lease_is_current_until_it_ends(runs: Runs, world: World) -> Non
     assert await runs.lease_is_current(job.id, job.lease or 0)
     await world.report(job, protocol.Result("completed", 3.0))
     assert not await runs.lease_is_current(job.id, job.lease or 0)
+
+
+ENTRY = AuditEntry(0, 5.0, "operator", "anna", "", "10.0.0.1", "start_run", "fit", "done", 202, {})
+
+
+async def test_a_run_its_audit_entry_and_its_lease_share_one_commit(runs: Runs, world: World) -> None:
+    """A free slot: who asks is answered, and the worker told, after the same commit."""
+    _, link = await world.attach(labels=("gpu",))
+    await world.wakeup.wait(0)
+    told = Told(ENTRY)
+    before, gate = world.store.database.commits, threading.Event()
+    busy = world.store.database.submit(lambda _: gate.wait(10))
+    starting = asyncio.create_task(runs.start("fit", {"lr": 0.1}, told=told))
+    await world.wakeup.wait()
+    world.dispatcher._pass()
+    await asyncio.sleep(0)
+    gate.set()
+    run, _ = await starting, await busy
+    await world.dispatcher.settle()
+    assert told.written
+    assert run.state == "queued"
+    assert (await world.store.runs.get(run.id) or run).state == "starting"
+    assert [assign.run for assign in link.of(protocol.Assign)] == [run.id]
+    assert world.store.database.commits - before <= 2
+    (entry,) = (await world.store.audit.page(10)).items
+    assert (entry.action, entry.details) == ("start_run", {"made": run.id})
+
+
+async def test_a_run_that_was_there_writes_no_second_entry(runs: Runs, world: World) -> None:
+    for _ in range(2):
+        told = Told(ENTRY)
+        await runs.start("fit", {"lr": 0.1}, idempotency_key="k", told=told)
+    assert not told.written
+    assert len((await world.store.audit.page(10)).items) == 1
+
+
+async def test_a_run_that_cannot_be_stored_leaves_nothing_in_the_queue(
+    runs: Runs, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even when a worker was about to be handed its job."""
+    _, link = await world.attach(labels=("gpu",))
+    await world.wakeup.wait(0)
+
+    def failing(*_: object) -> None:
+        raise StoreFailed("the disk is full")
+
+    monkeypatch.setattr("farhand.store.runs.note_run", failing)
+    starting = asyncio.create_task(runs.start("fit", {"lr": 0.1}))
+    await world.wakeup.wait()
+    await world.hand_over()
+    with pytest.raises(StoreFailed):
+        await starting
+    assert len(world.queue) == 0
+    assert link.of(protocol.Assign) == []

@@ -15,7 +15,7 @@ import msgspec
 from starlette.testclient import TestClient
 
 from farhand.blobs import Blobs
-from farhand.engine.audit import outcome_of
+from farhand.engine.audit import Told, outcome_of
 from farhand.engine.blob_access import BlobAccess
 from farhand.engine.bus import Bus, Notice
 from farhand.engine.doctor import Finding, Report, SettingShown, WorkerClock
@@ -99,10 +99,18 @@ class FakeRuns:
         self.points: list[MetricPoint] = []
         self.saved: list[Artifact] = []
         self.fails: Exception | None = None
+        self.fails_to_start: Exception | None = None
 
     async def start(
-        self, flow: str, params: dict[str, Any], idempotency_key: str | None = None, sweep: str | None = None
+        self,
+        flow: str,
+        params: dict[str, Any],
+        idempotency_key: str | None = None,
+        sweep: str | None = None,
+        told: Told | None = None,
     ) -> Run:
+        if self.fails_to_start:
+            raise self.fails_to_start
         if flow != "train":
             raise NotFound(f"there is no flow {flow!r}")
         if set(params) - {"lr"}:
@@ -336,12 +344,22 @@ class FakeAudit:
         status: int = 200,
         details: Any = None,
     ) -> None:
+        self.items.append(self.entry(who, address, action, subject, status, details))
+
+    def entry(
+        self,
+        who: Identity,
+        address: str,
+        action: str,
+        subject: str = "",
+        status: int = 200,
+        details: Any = None,
+    ) -> AuditEntry:
         n = len(self.items) + 1
         outcome = outcome_of(status)
-        entry = AuditEntry(
+        return AuditEntry(
             n, T0, who.role, who.name, who.jti, address, action, subject, outcome, status, details or {}
         )
-        self.items.append(entry)
 
     async def page(self, limit: int, cursor: Any, actor: Any, action: Any) -> Page[AuditEntry]:
         fit = [e for e in self.items if actor in (None, e.actor) and action in (None, e.action)]

@@ -1,0 +1,84 @@
+"""Starting a run has a quick way, which answers as the described one does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farhand.errors import StoreFailed
+from farhand.web import WebSettings, create_app
+from farhand.web import quick as quick_module
+
+from .fakes import ADMIN, VIEWER, FakeServices, caller
+
+QUICK, DESCRIBED = "application/json", "application/json; charset=utf-8"
+
+BODIES = [
+    b"{}",
+    b'{"params":{"lr":0.5},"idempotency_key":"k","sweep":"s","more":[1]}',
+    b'{"params":{"lr":123456789012345678901234567890}}',
+    b'{"params":{"lr":1e400}}',
+    b'{"params":{"lr":NaN}}',
+    b'{"params":{"lr":"\\ud800"}}',
+    b'{"params":{"depth":1}}',
+    b'{"params":[1]}',
+    b'{"idempotency_key":7}',
+    b'{"sweep":"S !"}',
+    b"null",
+    b"[]",
+    b'"x"',
+    b"",
+    b"{",
+    b"\xff\xfe",
+    b'{"params":{"lr":"' + b"x" * 300_000 + b'"}}',
+    b" " * 5_000_000,
+]
+
+
+def _answer(directory: Path, kind: str, body: bytes, who: str | None, **asked: Any) -> tuple[Any, ...]:
+    services = FakeServices(directory)
+    app = create_app(services, WebSettings())  # type: ignore[arg-type]
+    services.runs.fails_to_start = asked.get("fails")
+    headers = {"Content-Type": kind}
+    client = caller(app, who) if who else caller(app)
+    path = f"/api/v1/flows/{asked.get('flow', 'train')}/runs"
+    answer = client.post(path, content=body, headers=headers)
+    told = [(e.action, e.role, e.subject, e.outcome, e.status, e.details) for e in services.audit.items]
+    shown = {name: value for name, value in answer.headers.items() if name != "content-length"}
+    return answer.status_code, answer.content, shown, told
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:30]))
+def test_the_quick_way_answers_as_the_described_one(tmp_path: Path, body: bytes) -> None:
+    assert _answer(tmp_path / "a", QUICK, body, ADMIN) == _answer(tmp_path / "b", DESCRIBED, body, ADMIN)
+
+
+@pytest.mark.parametrize(
+    ("who", "asked"),
+    [
+        (None, {}),
+        ("made-up", {}),
+        (VIEWER, {}),
+        (ADMIN, {"flow": "nope"}),
+        (ADMIN, {"flow": "tr%61in"}),
+        (ADMIN, {"fails": StoreFailed()}),
+    ],
+)
+def test_it_refuses_as_the_described_one(tmp_path: Path, who: str | None, asked: dict[str, Any]) -> None:
+    ways = [_answer(tmp_path / kind[-1], kind, b"{}", who, **asked) for kind in (QUICK, DESCRIBED)]
+    assert ways[0] == ways[1]
+
+
+def test_it_is_taken_for_plain_requests_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[str] = []
+
+    async def starting(request: Any, name: str, *_: Any) -> Any:
+        taken.append(name)
+        raise StoreFailed
+
+    monkeypatch.setattr(quick_module, "start_run", starting)
+    for kind in (QUICK, DESCRIBED):
+        _answer(tmp_path / kind[-1], kind, b"{}", ADMIN)
+    assert taken == ["train"]
