@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 DESCRIBED := pyproject.toml worker/pyproject.toml constraints.txt
 
-.PHONY: demo test test-again check faults bench docs clean
+.PHONY: demo test test-again check faults chaos bench docs clean
 
 demo: $(VENV)/.base  ## a server, a worker and a pipeline over both; DEMO=--keep leaves them up
 	$(BIN)/farhand demo $(DEMO)
@@ -27,6 +27,9 @@ check: $(VENV)/.check  ## formatting, lints, types, import rules and the tests o
 faults: $(VENV)/.test  ## the fault tests, with what each provokes and how long it took
 	@$(BIN)/python -m tests.optional
 	$(BIN)/python -m pytest --quiet -m fault -p tests.fault_report
+
+chaos: $(VENV)/.test  ## runs go on while everything is killed, frozen and cut off; SEEDS="1 2 3" for rounds of before
+	$(BIN)/python -m tests.chaos $(SEEDS)
 
 bench: $(VENV)/.base  ## speeds, as ratios to references measured in the same run
 	$(BIN)/python -m benchmarks
