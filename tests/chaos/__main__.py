@@ -1,13 +1,15 @@
 """``python -m tests.chaos``: runs go on while everything around them is killed, frozen and cut off.
 
-A server and two workers, on a tenth of the default times. Runs are asked for all the while, each under a key of
-its own; when the time is over everything is mended, and each must have ended well, once. The faults come from a
-seed, which is printed, so that a round can be had again.
+A server and two workers, on a tenth of the default times. Runs are asked for all the while, each under a key
+of its own; when the time is over everything is mended, and each must have ended well, once. The faults come
+from a seed, which is printed, so that a round can be had again. The slowest recovery is the longest that any
+run stood still.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import sys
@@ -132,7 +134,7 @@ class Round:
             tally.twice.append(f"{key} {run['id']}: {len(ended_well)} attempts ended well")
         tally.again += len(marks) - STEPS
         moments = [at for _, _, at in seen]
-        gaps = [later - earlier for earlier, later in zip(moments, moments[1:], strict=False)]
+        gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
         tally.slowest_s = max([tally.slowest_s, *gaps])
 
     @staticmethod
