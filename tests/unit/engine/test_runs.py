@@ -175,13 +175,6 @@ async def test_a_cancelled_run_whose_worker_is_gone_is_cancelled_when_the_lease_
     assert len(world.queue) == 0
 
 
-async def test_a_lease_is_current_until_it_ends(runs: Runs, world: World) -> None:
-    _, _, job = await world.worker_with_job()
-    assert await runs.lease_is_current(job.id, job.lease or 0)
-    await world.report(job, protocol.Result("completed", 3.0))
-    assert not await runs.lease_is_current(job.id, job.lease or 0)
-
-
 ENTRY = AuditEntry(0, 5.0, "operator", "anna", "", "10.0.0.1", "start_run", "fit", "done", 202, {})
 
 
