@@ -110,3 +110,32 @@ async def test_an_invitation_buys_one_token_and_nothing_after_its_time(store):
     assert await store.invitations.find("hash") == used
     await store.invitations.add(replace(invitation, id="i2", code_hash="other", issued_at=1e9))
     assert await store.invitations.find("hash") is None
+
+
+async def test_what_people_ordered_outlives_a_worker_that_attaches_anew(store):
+    worker = Worker("w1", "online", (), 2, "i1", "h", "3.11", "0.1.0", reported={"called": "box"})
+    assert await store.workers.attach(worker) == (worker, True)
+    assert await store.workers.order_drain("w1", "anna")
+    assert not await store.workers.order_drain("w1", "bert")
+    await store.workers.set_slots("w1", 5)
+    as_ordered = replace(worker, drained_by="anna", slots=5)
+    assert await store.workers.attach(worker) == (as_ordered, False)
+    anew = replace(worker, instance="i2")
+    assert await store.workers.attach(anew) == (replace(anew, drained_by="anna"), True)
+    assert await store.workers.order_drain("w1", "")
+    assert not await store.workers.order_drain("w1", "")
+    assert await store.workers.forget("w1")
+    assert not await store.workers.forget("w1")
+
+
+async def test_the_latest_events_are_found_by_worker_run_and_kind(store):
+    for at, kind, name in ((1.0, "worker.attached", "a"), (2.0, "worker.lost", "a"), (3.0, "workers", "b")):
+        await store.events.add(at, kind, "", worker=name)
+    page = await store.events.latest(limit=1, worker="a")
+    assert [event.kind for event in page.items] == ["worker.lost"]
+    page = await store.events.latest(before=int(page.next), worker="a")
+    assert [event.kind for event in page.items] == ["worker.attached"]
+    assert page.next is None
+    assert [event.at for event in (await store.events.latest(kind="worker.")).items] == [2.0, 1.0]
+    assert [event.at for event in (await store.events.latest(kind="workers")).items] == [3.0]
+    assert (await store.events.latest(run="r1")).items == []

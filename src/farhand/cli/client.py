@@ -77,6 +77,10 @@ class Client:
         """The decoded answer to PUT."""
         return self._send("PUT", path, json=body).json()
 
+    def patch(self, path: str, body: Any = None) -> Any:
+        """The decoded answer to PATCH."""
+        return self._send("PATCH", path, json=body).json()
+
     def delete(self, path: str, **params: Any) -> Any:
         """The decoded answer to DELETE, None when it is empty."""
         asked = {name: value for name, value in params.items() if value is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any
 
 import click
 
@@ -31,13 +32,13 @@ def list_workers(client: Client, as_json: bool) -> None:
         print_json(found)
         return
     print_table(
-        ("worker", "state", "labels", "slots", "host", "python", "last seen"),
+        ("worker", "state", "labels", "busy", "host", "python", "last seen"),
         [
             (
                 worker["name"],
-                worker["state"],
+                _state(worker),
                 ", ".join(worker["labels"]) or "-",
-                str(worker["parallel"]),
+                f"{len(worker['holds'])}/{worker['parallel']}",
                 worker["host"] or "-",
                 worker["python"] or "-",
                 moment(worker["last_seen_at"]),
@@ -57,20 +58,85 @@ def show(client: Client, worker: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    inventory = found["reported"].get("inventory") or {}
     print_facts(
         {
             "worker": found["name"],
-            "state": found["state"],
+            "state": f"{found['name']} {found['message']}",
             "labels": ", ".join(found["labels"]),
             "slots": str(found["parallel"]),
+            "runs": ", ".join(f"{held['name']} ({held['run']})" for held in found["holds"]),
+            "has": ", ".join(f"{name} {amount}" for name, amount in inventory.items() if amount is not None),
             "host": found["host"],
             "address": found["address"],
             "python": found["python"],
-            "version": found["version"],
+            "environment": found["environment"],
+            "checkout": " ".join(filter(None, (found["checkout"], found["git"]))),
+            "version": f"{found['version']} (protocol {found['protocol']})",
+            "status page": found["reported"].get("status_url", ""),
             "attached": moment(found["attached_at"]),
             "last seen": moment(found["last_seen_at"]),
         }
     )
+
+
+def _state(worker: dict[str, Any]) -> str:
+    return "draining" if worker["draining"] and worker["state"] == "online" else worker["state"]
+
+
+@workers.command()
+@click.argument("worker")
+@json_option
+@calls_server
+def drain(client: Client, worker: str, as_json: bool) -> None:
+    """Hand WORKER nothing new; what it runs goes on. Holds until `resume`, over restarts too."""
+    _order(client, worker, "drain", as_json, "takes nothing new from now on", "takes nothing new already")
+
+
+@workers.command()
+@click.argument("worker")
+@json_option
+@calls_server
+def resume(client: Client, worker: str, as_json: bool) -> None:
+    """Hand WORKER jobs again."""
+    _order(client, worker, "resume", as_json, "takes work again", "was not told to drain")
+
+
+def _order(client: Client, worker: str, order: str, as_json: bool, done: str, idle: str) -> None:
+    answer = client.post(f"/workers/{segment(worker)}/{order}")
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"{worker} {done if answer['changed'] else idle}")
+
+
+@workers.command()
+@click.argument("worker")
+@click.argument("slots", type=click.IntRange(0))
+@json_option
+@calls_server
+def slots(client: Client, worker: str, slots: int, as_json: bool) -> None:
+    """Give WORKER so many slots, until its program is started anew."""
+    answer = client.patch(f"/workers/{segment(worker)}", {"parallel": slots})
+    if as_json:
+        print_json(answer)
+    else:
+        click.echo(f"{worker} has {answer['parallel']} slots")
+
+
+@workers.command()
+@click.argument("worker")
+@click.option("--settle", is_flag=True, help="Queue what it holds again at once: its machine is surely dead.")
+@json_option
+@calls_server
+def forget(client: Client, worker: str, settle: bool, as_json: bool) -> None:
+    """Forget WORKER, which is gone. Should it come back, it registers again."""
+    answer = client.post(f"/workers/{segment(worker)}/forget", {"settle": settle})
+    if as_json:
+        print_json(answer)
+    else:
+        jobs = "" if not answer["settled"] else f", and its jobs ({answer['settled']}) are queued again"
+        click.echo(f"{worker} is forgotten{jobs}")
 
 
 @workers.command()

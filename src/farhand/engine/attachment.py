@@ -12,7 +12,6 @@ current lease) or taken back (it does not: the hand-off never arrived, or the pr
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ import msgspec
 from farhand_worker import protocol
 
 from ..lifecycle import Ending
-from ..model import Job, Worker
+from ..model import Job, Json, Worker
 from ..store import Store
 from ..store.tasks import outcome_body
 from .bus import Bus, Notice
@@ -30,6 +29,7 @@ from .fleet import AWAITED, OFFLINE, ONLINE, Fleet, Holding, Link, Member
 from .importchecks import ImportChecks
 from .rescuer import Rescuer
 from .service import Wakeup
+from .worker_events import WorkerEvents
 
 _NEVER_ARRIVED = Ending("not_started", "handoff_failed", "the worker never received the job")
 _GONE = Ending("lost", "worker_lost", "the worker's program ended and its engines with it")
@@ -50,7 +50,6 @@ class Attached:
 
     member: Member
     resume: list[protocol.Resume]
-    session_key: str
 
 
 class Attachments:
@@ -65,6 +64,7 @@ class Attachments:
         bus: Bus,
         wakeup: Wakeup,
         imports: ImportChecks,
+        events: WorkerEvents,
     ) -> None:
         self._imports = imports
         self._store = store
@@ -73,6 +73,7 @@ class Attachments:
         self._consequences = consequences
         self._bus = bus
         self._wakeup = wakeup
+        self._events = events
 
     async def attach(
         self, hello: protocol.Hello, credential: Credential, link: Link, address: str
@@ -93,11 +94,11 @@ class Attachments:
             try:
                 foreign = hello.incarnation not in (None, self._store.meta.incarnation())
                 resume = await self._settle(member, listed, replaced, foreign)
-                await self._record(member, hello, credential, address)
+                await self._record(member, hello, credential, link, address)
             except BaseException:
                 self.closed(member, link)
                 raise
-            return Attached(member, resume, secrets.token_urlsafe(16))
+            return Attached(member, resume)
 
     def _admit(self, member: Member, hello: protocol.Hello, credential: Credential, link: Link) -> None:
         """The name belongs to this session from now; until it is welcomed no job is handed over."""
@@ -107,7 +108,7 @@ class Attachments:
         member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
         member.python = hello.python
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
-        member.jti, member.draining = credential.jti, hello.draining
+        member.jti, member.leaving = credential.jti, hello.draining
         self.heard(member)
 
     def welcomed(self, member: Member, link: Link) -> None:
@@ -115,6 +116,9 @@ class Attachments:
         if member.link is not link:
             return
         member.state = ONLINE
+        self._events.welcomed(member.name)
+        if member.drained_by:
+            link.send(protocol.Set(draining=True))
         self._bus.publish(Notice("worker", record=member.name))
         self._wakeup.set()
         self._rescuer.look()
@@ -136,6 +140,16 @@ class Attachments:
             member.link = None
             member.closed_at = time.monotonic()
             self._rescuer.look()
+
+    async def drained(self, member: Member) -> None:
+        """The worker takes nothing new and holds nothing any more."""
+        await self._events.tell("drained", member.name, f"{member.name} holds nothing any more")
+
+    async def refused(
+        self, hello: protocol.Hello, name: str, refusal: protocol.Refused, address: str
+    ) -> None:
+        """A worker was turned away at its hello."""
+        await self._events.refused(name, refusal.code, refusal.message, address, hello.instance)
 
     async def leave(self, member: Member, link: Link, reason: str) -> None:
         """The worker said goodbye: it is offline at once, and what it held is queued again."""
@@ -164,9 +178,11 @@ class Attachments:
         return protocol.Refused("name_taken", message)
 
     async def _still_beats(self, member: Member) -> bool:
-        """Whether the old session is heard within a heartbeat and a bit."""
+        """Whether the old session, asked to beat, is heard within ``margin_s``."""
         before = member.heard_at
-        deadline = time.monotonic() + 1.5 * self._fleet.times.heartbeat_s
+        if member.link is not None:
+            member.link.send(protocol.Probe())
+        deadline = time.monotonic() + self._fleet.times.margin_s
         while time.monotonic() < deadline and member.link is not None:
             await asyncio.sleep(self._fleet.times.heartbeat_s / 10)
             if member.heard_at != before:
@@ -215,7 +231,7 @@ class Attachments:
         return _GONE if replaced or holding.job.started_at is not None else _NEVER_ARRIVED
 
     async def _record(
-        self, member: Member, hello: protocol.Hello, credential: Credential, address: str
+        self, member: Member, hello: protocol.Hello, credential: Credential, link: Link, address: str
     ) -> None:
         now = time.time()
         worker = Worker(
@@ -231,10 +247,18 @@ class Attachments:
             address=address,
             attached_at=now,
             last_seen_at=now,
+            jti=credential.jti,
+            protocol=min(max(hello.protocol), protocol.SUPPORTED[1]),
+            reported=_reported(hello),
         )
-        await self._store.workers.attach(worker)
-        message = f"{member.name} attached from {hello.host}"
-        await self._store.events.add(now, "worker.attached", message, worker=member.name)
+        stored, was_away = await self._store.workers.attach(worker)
+        member.drained_by = stored.drained_by
+        if stored.slots is not None and stored.slots != hello.parallel:
+            member.parallel = stored.slots
+            link.send(protocol.Set(parallel=stored.slots))
+        if was_away:
+            message = f"{member.name} attached from {hello.host}"
+            await self._events.tell("attached", member.name, message, address=address)
         await self._store.tokens.used(credential.jti, now, address)
 
     async def outcomes(self, member: Member) -> list[protocol.Outcome]:
@@ -244,6 +268,15 @@ class Attachments:
             for task in await self._store.tasks.placed(holding.job.id):
                 found.append(protocol.Outcome(holding.job.id, holding.lease, task.key, outcome_body(task)))
         return found
+
+
+_TOLD = ("inventory", "status_url", "service_host", "shared_paths")
+
+
+def _reported(hello: protocol.Hello) -> Json:
+    """What a hello says besides what the store has columns for; ``called`` is the name it was given there."""
+    told = {name: getattr(hello, name) for name in _TOLD}
+    return {"called": hello.name} | {name: value for name, value in told.items() if value}
 
 
 def _held(hello: protocol.Hello) -> list[protocol.Held]:

@@ -58,7 +58,8 @@ class Holding:
 class Member:
     """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promised``: leases being made;
     ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a message; ``behind``: the
-    jobs of which it has not told everything yet, as its last heartbeat said.
+    jobs of which it has not told everything yet, as its last heartbeat said; ``leaving``: a signal told it to
+    end; ``drained_by``: who ordered that it takes nothing new.
     """
 
     name: str
@@ -70,7 +71,8 @@ class Member:
     boot_id: str = ""
     jti: str = ""
     state: str = AWAITED
-    draining: bool = False
+    leaving: bool = False
+    drained_by: str = ""
     link: Link | None = None
     heard_at: float | None = None
     closed_at: float | None = None
@@ -79,6 +81,11 @@ class Member:
     skew_s: float | None = None
     holdings: dict[int, Holding] = field(default_factory=dict)
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is handed nothing new: a signal told it to end, or a person ordered that."""
+        return self.leaving or self.drained_by != ""
 
     @property
     def busy(self) -> int:
@@ -110,6 +117,10 @@ class Fleet:
     def member(self, name: str) -> Member:
         """The member of that name, made if there is none."""
         return self._members.setdefault(name, Member(name))
+
+    def forget(self, name: str) -> None:
+        """Have no member of that name any more."""
+        self._members.pop(name, None)
 
     def candidates(self) -> list[Candidate]:
         """The workers a job could be placed on, now or soon."""

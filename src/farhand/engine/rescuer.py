@@ -17,10 +17,10 @@ import time
 from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..store import Store
-from .bus import Bus, Notice
 from .consequences import Consequences
 from .fleet import AWAITED, LOST, OFFLINE, ONLINE, Fleet, Holding, Member
 from .service import Service, Wakeup, delay_until
+from .worker_events import WorkerEvents
 
 log = logging.getLogger("farhand")
 
@@ -34,12 +34,12 @@ class Rescuer(Service):
 
     name = "rescuer"
 
-    def __init__(self, store: Store, fleet: Fleet, consequences: Consequences, bus: Bus) -> None:
+    def __init__(self, store: Store, fleet: Fleet, consequences: Consequences, events: WorkerEvents) -> None:
         super().__init__()
         self._store = store
         self._fleet = fleet
         self._consequences = consequences
-        self._bus = bus
+        self._events = events
         self._wakeup = Wakeup()
         self._started_at = time.monotonic()
 
@@ -112,12 +112,14 @@ class Rescuer(Service):
         log.info("worker %s is %s: %s", member.name, state, why)
         try:
             # A worker that beats again is not stored as online: heartbeats never wait for the store.
-            if await self._store.workers.set_state(member.name, state, now) or state == LOST:
-                message = f"{member.name}: {why}"
-                await self._store.events.add(now, f"worker.{state}", message, worker=member.name)
+            news = await self._store.workers.set_state(member.name, state, now) or state == LOST
         except FarhandError as error:
             log.error("that worker %s is %s could not be stored: %s", member.name, state, error)
-        self._bus.publish(Notice("worker", record=member.name))
+            news = False
+        if news:
+            await self._events.tell(state, member.name, f"{member.name} is {state}: {why}")
+        else:
+            self._events.changed(member.name)
 
     async def take_back(self, member: Member, holdings: list[Holding], ending: Ending) -> None:
         """End these leases. What cannot be written now is tried again at the next look."""

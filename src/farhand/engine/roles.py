@@ -43,7 +43,7 @@ MEANINGS: dict[str, str] = {
     "start": "start and retry runs",
     "cancel": "cancel runs",
     "schedules": "pause and resume schedules",
-    "workers": "drain, resume and forget workers",
+    "workers": "drain, resume and forget workers, and set their slots",
     "variables": "set and delete variables",
     "flavors": "set and delete flavors, which are named sizes",
     "secrets_list": "see which secrets there are; nobody is shown a value",

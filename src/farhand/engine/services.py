@@ -30,6 +30,7 @@ from .inbox import Inbox
 from .invitations import Invitations
 from .masking import Masker
 from .needs import Needs
+from .operations import Operations
 from .overdue import Overdue
 from .projects import Projects
 from .pruner import Pruner
@@ -45,6 +46,7 @@ from .tokens import Tokens
 from .variables import Variables
 from .vitals import Vitals
 from .why import Explanations
+from .worker_events import WorkerEvents
 from .workers import Workers
 
 log = logging.getLogger("farhand")
@@ -84,10 +86,19 @@ class Services:
             self.fitness,
             self.vitals.handed_over,
         )
-        self.rescuer = Rescuer(store, self.fleet, consequences, self.bus)
+        self.worker_events = WorkerEvents(store, self.bus)
+        self.rescuer = Rescuer(store, self.fleet, consequences, self.worker_events)
         self.attachments = Attachments(
-            store, self.fleet, self.rescuer, consequences, self.bus, wakeup, self.imports
+            store,
+            self.fleet,
+            self.rescuer,
+            consequences,
+            self.bus,
+            wakeup,
+            self.imports,
+            self.worker_events,
         )
+        self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, wakeup)
         self.overdue = Overdue(store, self.fleet, consequences)
         self.reports = Reports(store, consequences, self.fleet, self.imports, self.overdue.look)
         self.inbox = Inbox(home, store, self.blobs, self.bus)
@@ -99,7 +110,7 @@ class Services:
         self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.imports.inspected)
         self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
-        self.tokens = Tokens(store, home, environment)
+        self.tokens = Tokens(store, home, environment, on_end=self.operations.expel)
         self.invitations = Invitations(store, self.tokens)
         self.audit = Audit(store, self.masker)
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
@@ -134,6 +145,7 @@ class Services:
                 member.labels, member.parallel = frozenset(known.labels), known.parallel
                 member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
                 member.python = known.python
+                member.jti, member.drained_by = known.jti, known.drained_by
         await self.inbox.reconcile()
         self.vitals.start()
         self.dispatcher.start()

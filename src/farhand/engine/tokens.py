@@ -15,14 +15,14 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from ..errors import NotFound, StoreFailed, Unauthorized, Usage
 from ..model import LOCAL_WORKER, NAME_PATTERN, RESERVED_NAMES, Token
@@ -43,8 +43,15 @@ _VERIFIED_MAX = 1000
 class Tokens:
     """Mints, verifies, lists and revokes."""
 
-    def __init__(self, store: Store, home: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        home: Path,
+        environment: Mapping[str, str] | None = None,
+        on_end: Callable[[set[str]], Awaitable[None]] | None = None,
+    ) -> None:
         self._store = store
+        self._on_end = on_end
         self._key_path = home / "token-key.pem"
         self._key = keys.signing_key(self._key_path)
         self._local_key = keys.signing_key(home / "local-key.pem")
@@ -95,7 +102,7 @@ class Tokens:
         if token is None or token.name == LOCAL_WORKER:
             raise NotFound(f"there is no token {jti}; `farhand tokens list` shows them")
         changed = await self._store.tokens.revoke(jti, time.time())
-        self._end({jti})
+        await self._end({jti})
         return changed
 
     async def rotate_key(self) -> int:
@@ -103,11 +110,20 @@ class Tokens:
         self._key = await asyncio.to_thread(keys.new_signing_key, self._key_path)
         ended = await self._store.tokens.revoke_all(time.time(), but=LOCAL_WORKER)
         self._verified.clear()
-        self._end({*ended, ""})
+        await self._end({*ended, ""})
         return len(ended)
 
-    async def verify(self, text: str, address: str = "") -> Identity:
-        """Whose token this is. Raises `Unauthorized`, saying what is wrong with it."""
+    def session_key(self, instance: str, jti: str) -> str:
+        """What a worker that was let in shows to be let in again after its token has expired."""
+        secret = self._key.private_bytes(Encoding.Raw, PrivateFormat.Raw, NoEncryption())
+        return hmac.new(secret, f"session {instance} {jti}".encode(), hashlib.sha256).hexdigest()
+
+    async def verify(self, text: str, address: str = "", session: str = "") -> Identity:
+        """Whose token this is. Raises `Unauthorized`, saying what is wrong with it.
+
+        ``session``, an instance and its session key with a space between, lets a token that has expired pass:
+        its time matters to new instances of a worker only.
+        """
         if hmac.compare_digest(text.encode(), self._admin.encode()):
             return Identity(ADMIN, ADMIN)
         digest = hashlib.sha256(text.encode()).digest()
@@ -117,7 +133,7 @@ class Tokens:
             if len(self._verified) >= _VERIFIED_MAX:
                 self._verified.clear()
             self._verified[digest] = identity
-        await self._settle(identity, address)
+        await self._settle(identity, address, session)
         return identity
 
     async def confirm(self, identity: Identity, address: str = "") -> Identity:
@@ -147,7 +163,7 @@ class Tokens:
         if token is None:
             raise Unauthorized("the token is not known here; was it minted by another server?")
         if token.revoked_at is not None or token.jti in self._revoked:
-            raise Unauthorized("the token has been revoked; mint a new one on the server")
+            raise Unauthorized("the token has been revoked; mint a new one on the server", worker=token.name)
         return Identity(token.role, claims["sub"], token.labels, token.jti, float(claims["exp"]))
 
     def _claims(self, text: str) -> dict[str, Any]:
@@ -158,17 +174,17 @@ class Tokens:
                 text,
                 (self._local_key if local else self._key).public_key(),
                 algorithms=[_ALGORITHM],
-                options={"require": ["exp", "jti", "sub"]},
+                options={"require": ["exp", "jti", "sub"], "verify_exp": False},
             )
-        except jwt.ExpiredSignatureError as error:
-            raise Unauthorized("the token has expired; mint a new one on the server") from error
         except jwt.InvalidTokenError as error:
             raise Unauthorized("the token is not one of this server's; check that it is whole") from error
 
-    async def _settle(self, identity: Identity, address: str) -> None:
+    async def _settle(self, identity: Identity, address: str, session: str = "") -> None:
         """The token is in use: not beyond its time, and noted once in a while."""
-        if identity.expires_at is not None and identity.expires_at <= time.time():
-            raise Unauthorized("the token has expired; mint a new one on the server")
+        expired = identity.expires_at is not None and identity.expires_at <= time.time()
+        if expired and not self._stands(identity, session):
+            message = "the token has expired; mint a new one on the server"
+            raise Unauthorized(message, worker=identity.name if identity.role == WORKER else "")
         now = time.monotonic()
         if now - self._used.get(identity.jti, float("-inf")) < USED_EVERY_S:
             return
@@ -176,12 +192,20 @@ class Tokens:
         with contextlib.suppress(StoreFailed):  # a full disk is no reason to turn anyone away
             await self._store.tokens.used(identity.jti, time.time(), address)
 
-    def _end(self, jtis: set[str]) -> None:
+    def _stands(self, identity: Identity, session: str) -> bool:
+        """Whether a worker's session began while its token was valid."""
+        instance, _, key = session.partition(" ")
+        expected = self.session_key(instance, identity.jti)
+        return identity.role == WORKER and hmac.compare_digest(key.encode(), expected.encode())
+
+    async def _end(self, jtis: set[str]) -> None:
         self._revoked |= jtis - {""}
         self._verified = {text: who for text, who in self._verified.items() if who.jti not in jtis}
         for event, jti in self._watchers.items():
             if jti in jtis:
                 event.set()
+        if self._on_end is not None:
+            await self._on_end(jtis - {""})
 
 
 def draft(name: str, role: str, labels: tuple[str, ...], expires_s: float) -> Token:

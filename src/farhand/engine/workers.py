@@ -3,38 +3,112 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..errors import NotFound
-from ..model import Worker
+from ..model import Event, Page, Worker
 from ..store import Store
-from .fleet import AWAITED, LOST, Fleet
+from . import cursors
+from .fleet import AWAITED, LOST, OFFLINE, ONLINE, Fleet, Holding, Member
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is in a slot: a job and its run; ``name`` is the flow's, or that of the placed task."""
+
+    job: str
+    run: str
+    flow: str
+    name: str
+    lease: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """A worker and what is in its slots. ``message`` is a sentence about its state."""
+
+    worker: Worker
+    message: str
+    draining: bool = False
+    holds: tuple[Held, ...] = ()
+    clock_ahead_s: float | None = None
 
 
 class Workers:
-    """Every worker that ever attached."""
+    """Every worker that ever attached and was not forgotten."""
 
     def __init__(self, store: Store, fleet: Fleet) -> None:
         self._store = store
         self._fleet = fleet
 
-    async def list(self) -> list[Worker]:
+    async def list(self) -> list[WorkerStatus]:
         """Every worker, by name."""
-        return [self._live(worker) for worker in await self._store.workers.list()]
+        return [self._status(worker) for worker in await self._store.workers.list()]
 
-    async def get(self, name: str) -> Worker:
+    async def get(self, name: str) -> WorkerStatus:
         """The worker of that name. Raises `NotFound`."""
         worker = await self._store.workers.get(name)
         if worker is None:
             raise NotFound(f"there is no worker {name!r}; `farhand workers list` shows them")
-        return self._live(worker)
+        return self._status(worker)
 
-    def _live(self, worker: Worker) -> Worker:
+    async def events(
+        self,
+        limit: int = 50,
+        cursor: str | None = None,
+        worker: str | None = None,
+        run: str | None = None,
+        kind: str | None = None,
+    ) -> Page[Event]:
+        """A page of the event log, the newest first. Raises `Usage` for a cursor that no page gave."""
+        return await self._store.events.latest(limit, cursors.of_entries(cursor), worker, run, kind)
+
+    def _status(self, worker: Worker) -> WorkerStatus:
         """The worker with its state and last sign of life as this server knows them."""
         member = self._fleet.get(worker.name)
         if member is None:
-            return worker
+            draining = worker.drained_by != ""
+            return WorkerStatus(worker, sentence(worker, draining, 0, None), draining)
         state = LOST if member.state == AWAITED else member.state
+        worker = replace(worker, state=state, parallel=member.parallel or worker.parallel)
+        if member.heard_at is not None:
+            worker = replace(worker, last_seen_at=time.time() - (time.monotonic() - member.heard_at))
+        holds = tuple(_held(holding) for holding in member.holdings.values())
+        message = sentence(worker, member.draining, len(holds), self._left_s(member))
+        return WorkerStatus(worker, message, member.draining, holds, member.skew_s)
+
+    def _left_s(self, member: Member) -> float | None:
+        """How long until the leases of a silent worker have run out, where it is known."""
+        times = self._fleet.times
         if member.heard_at is None:
-            return replace(worker, state=state)
-        return replace(worker, state=state, last_seen_at=time.time() - (time.monotonic() - member.heard_at))
+            return None
+        return max(0.0, member.heard_at + times.lease_s + times.margin_s - time.monotonic())
+
+
+def sentence(worker: Worker, draining: bool, held: int, left_s: float | None) -> str:
+    """What state a worker is in, and what that means for work."""
+    jobs = "1 job" if held == 1 else f"{held} jobs"
+    if worker.state == OFFLINE:
+        return "is offline" + (
+            f"; it still drains when it is back, as {worker.drained_by} ordered" * draining
+        )
+    if worker.state != ONLINE:
+        if not held:
+            return "is not heard of; nothing waits for it"
+        when = "" if left_s is None else f" in {left_s:.0f} s"
+        return f"is not heard of; {jobs} queued again{when} unless it comes back"
+    if draining:
+        why = f"as {worker.drained_by} ordered" if worker.drained_by else "as it was told to end"
+        return f"takes nothing new, {why}; " + (f"{jobs} to finish" if held else "it holds nothing any more")
+    if worker.parallel == 0:
+        return "is there, and has no slots"
+    free = worker.parallel - held
+    if free <= 0:
+        return f"is busy: {held} of {worker.parallel} slots taken"
+    return f"is there: {free} of {worker.parallel} slots free"
+
+
+def _held(holding: Holding) -> Held:
+    job = holding.job
+    return Held(job.id, job.run, job.flow, job.name or job.flow, holding.lease, job.attempt)

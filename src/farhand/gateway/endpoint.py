@@ -35,6 +35,8 @@ class Endpoint:
         except FarhandError as error:
             client = websocket.client.host if websocket.client else "?"
             log.warning("a worker that dialled from %s is refused: %s", client, error)
+            if worker := error.details.get("worker"):
+                await services.worker_events.refused(worker, error.code, str(error), client)
             body = {"type": "about:blank", "title": type(error).__name__, "status": error.status}
             body |= {"code": error.code, "detail": str(error)}
             response = JSONResponse(body, error.status, media_type="application/problem+json")
@@ -53,20 +55,23 @@ class Endpoint:
         scheme, _, text = websocket.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not text:
             raise Unauthorized("a worker's token is needed in the Authorization header")
-        identity = await self._services.tokens.verify(text.strip())
+        address = websocket.client.host if websocket.client else ""
+        session = websocket.headers.get("farhand-session", "")
+        identity = await self._services.tokens.verify(text.strip(), address, session)
         if identity.role not in MAY["attach"]:
             raise Forbidden(f"a token of role {identity.role} attaches no worker; mint one of role worker")
         return identity
 
-    def _welcome(self, _: protocol.Hello, attached: Attached, version: int) -> protocol.Welcome:
+    def _welcome(self, hello: protocol.Hello, attached: Attached, version: int) -> protocol.Welcome:
         services = self._services
+        session_key = services.tokens.session_key(hello.instance, attached.member.jti)
         return protocol.Welcome(
             name=attached.member.name,
             protocol=version,
             incarnation=services.store.meta.incarnation(),
             times=asdict(services.times),
             runtime=services.runtime,
-            session_key=attached.session_key,
+            session_key=session_key,
             resume=[protocol.as_dict(resume) for resume in attached.resume],
             labels=sorted(attached.member.labels),
             limits=services.limits,

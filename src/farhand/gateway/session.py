@@ -24,6 +24,7 @@ _FROM_AGENT = (
     protocol.Accepted,
     protocol.Event,
     protocol.Request,
+    protocol.Drained,
     protocol.Bye,
 )
 

@@ -167,7 +167,7 @@ class Socket:
             hello, self._credential, self, address
         )
         if isinstance(answer, protocol.Refused):
-            log.warning("worker %s is refused: %s", self._credential.name, answer.message)
+            await self._attachments.refused(hello, self._credential.name, answer, address)
             self.send(answer)
             self._close(_ORDERLY, answer.code)
             return
@@ -200,6 +200,10 @@ class Socket:
     async def _on_request(self, request: protocol.Request) -> None:
         self._spawn(self._reply(request))
 
+    async def _on_drained(self, _: protocol.Drained) -> None:
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._attachments.drained(self._attached())
+
     async def _on_bye(self, bye: protocol.Bye) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._attachments.leave(self._attached(), self, bye.reason)
@@ -210,6 +214,7 @@ class Socket:
         protocol.Accepted: _on_accepted,
         protocol.Event: _on_event,
         protocol.Request: _on_request,
+        protocol.Drained: _on_drained,
         protocol.Bye: _on_bye,
     }
 

@@ -14,17 +14,64 @@ class Workers:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def attach(self, worker: Worker) -> None:
-        """Store a worker as it has just said hello."""
-        columns = WORKERS.columns.split(", ")[1:]
-        upsert = f"{WORKERS.insert} ON CONFLICT (name) DO UPDATE SET " + ", ".join(
-            f"{name} = excluded.{name}" for name in columns
-        )
+    async def attach(self, worker: Worker) -> tuple[Worker, bool]:
+        """Store a worker as it has just said hello; as it is now, and whether it was away until then.
+
+        Who ordered it to drain stays, and what its engines said of its environment; the slots that somebody
+        set stay with the instance they were set for.
+        """
+        kept = {"drained_by", "slots", "environment", "environment_at"}
+        columns = [name for name in WORKERS.columns.split(", ")[1:] if name not in kept]
+        upsert = (
+            f"{WORKERS.insert} ON CONFLICT (name) DO UPDATE SET "
+            "slots = CASE WHEN workers.instance = excluded.instance THEN workers.slots END, "
+        ) + ", ".join(f"{name} = excluded.{name}" for name in columns)
+        sql = f"SELECT {WORKERS.columns} FROM workers WHERE name = ?"
+
+        def write(connection: Connection) -> tuple[Worker, bool]:
+            row = connection.execute(sql, (worker.name,)).fetchone()
+            before = None if row is None else WORKERS.load(row)
+            connection.execute(upsert, WORKERS.dump(worker))
+            after = WORKERS.load(connection.execute(sql, (worker.name,)).fetchone())
+            known = before is not None and before.state == after.state == "online"
+            return after, not (known and before is not None and before.instance == after.instance)
+
+        return await self._database.write(write)
+
+    async def order_drain(self, name: str, by: str) -> bool:
+        """Note who has a worker take nothing new, empty for nobody; false when that changes nothing."""
+
+        def write(connection: Connection) -> bool:
+            changed = connection.execute(
+                "UPDATE workers SET drained_by = ? WHERE name = ? AND (drained_by = '') <> (? = '')",
+                (by, name, by),
+            )
+            return changed.rowcount == 1
+
+        return await self._database.write(write)
+
+    async def set_slots(self, name: str, slots: int) -> None:
+        """Note how many slots somebody gave a worker."""
 
         def write(connection: Connection) -> None:
-            connection.execute(upsert, WORKERS.dump(worker))
+            connection.execute(
+                "UPDATE workers SET slots = ?, parallel = ? WHERE name = ?", (slots, slots, name)
+            )
 
         await self._database.write(write)
+
+    async def forget(self, name: str) -> bool:
+        """Forget a worker; false, and nothing happens, while a job is leased to it."""
+
+        def write(connection: Connection) -> bool:
+            gone = connection.execute(
+                "DELETE FROM workers WHERE name = ? AND NOT EXISTS"
+                " (SELECT 1 FROM jobs WHERE worker = ? AND state IN ('leased', 'running'))",
+                (name, name),
+            )
+            return gone.rowcount == 1
+
+        return await self._database.write(write)
 
     async def set_state(self, name: str, state: str, now: float) -> bool:
         """Note a worker's state; false when it was that already (or there is no such worker)."""

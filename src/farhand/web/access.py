@@ -120,7 +120,8 @@ async def identify(request: Request) -> Identity | None:
         scheme, _, text = header.partition(" ")
         if scheme.lower() != "bearer" or not text.strip():
             raise Unauthorized("the Authorization header must read: Bearer TOKEN")
-        return await services.tokens.verify(text.strip(), address)
+        session = request.headers.get("farhand-session", "")
+        return await services.tokens.verify(text.strip(), address, session)
     settings: WebSettings = request.app.state.settings
     sessions: Sessions = request.app.state.sessions
     visitor = sessions.open(request.cookies.get(settings.cookie_name, ""))

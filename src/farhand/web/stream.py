@@ -19,7 +19,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from ..engine.bus import Notice
 from ..engine.roles import Identity
 from ..engine.services import Services
-from ..model import Run, Worker
+from ..model import Event, Run
 from .access import require
 from .asking import Asking
 from .views import notice_view
@@ -62,7 +62,9 @@ def _about(notice: Notice) -> str | None:
     record: Any = notice.record
     if isinstance(record, Run):
         return record.id
-    return record.name if isinstance(record, Worker) else notice.run
+    if isinstance(record, Event):
+        return f"{record.kind} {record.worker} {record.at}"
+    return record if isinstance(record, str) else notice.run
 
 
 async def notices(services: Services, run: str | None, who: Identity) -> AsyncIterator[ServerSentEvent]:
@@ -113,5 +115,5 @@ async def stream(
     who: Annotated[Identity, Depends(require("read"))],
     run: Annotated[str | None, Query(description="Only what concerns this run.")] = None,
 ) -> EventSourceResponse:
-    """Notices as they happen: events `run`, `logs` (also tasks and metrics), `worker`, `overflow`."""
+    """Notices as they happen: `run`, `logs` (also tasks and metrics), `worker`, `event`, `overflow`."""
     return EventSourceResponse(notices(services, run, who), ping=PING_S, sep="\n")

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from ..model import Attempt, Page, Run, TaskRun, Worker
+from ..model import Attempt, Event, Page, Run, TaskRun
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -158,8 +158,11 @@ def notice_view(kind: str, run: str | None, record: Any) -> dict[str, Any]:
     if isinstance(record, Run):
         shown = {name: getattr(record, name) for name in ("flow", "state", "reason", "message", "worker")}
         return {"kind": kind, "run": record.id} | shown
-    if isinstance(record, Worker):
-        return {"kind": kind, "worker": record.name, "state": record.state}
+    if isinstance(record, Event):
+        told = ("at", "message", "worker", "details")
+        return {"kind": kind, "event": record.kind} | {name: getattr(record, name) for name in told}
+    if isinstance(record, str):
+        return {"kind": kind, "worker": record}
     return {"kind": kind, "run": run}
 
 

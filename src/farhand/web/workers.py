@@ -1,25 +1,63 @@
-"""Workers, and the runtime they fetch."""
+"""Workers, what people order them to do, and the runtime they fetch."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter, Depends, Request
+from pydantic import Field
 from starlette.responses import FileResponse, Response
 
 from ..engine import program
+from ..engine.operations import SLOTS_MAX
+from ..engine.roles import Identity
+from ..engine.workers import Held, WorkerStatus
 from ..model import Page, Worker
 from .access import require
 from .asking import Asking
+from .audit import note
 from .views import JsonResponse, list_view
 
 router = APIRouter(prefix="/workers", tags=["workers"])
+Ordering = Annotated[Identity, Depends(require("workers"))]
 
 
-@router.get("", response_model=Page[Worker], dependencies=[Depends(require("read"))])
+@dataclass(frozen=True, slots=True)
+class WorkerView(Worker):
+    """A worker as it is now. ``message`` is a sentence about its state, ``holds`` what is in its slots."""
+
+    message: str = ""
+    draining: bool = False
+    holds: tuple[Held, ...] = ()
+    clock_ahead_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How many slots a worker is to have."""
+
+    parallel: Annotated[int, Field(ge=0, le=SLOTS_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class Forgetting:
+    """``settle``: queue what it holds again at once, since its machine is surely dead."""
+
+    settle: bool = False
+
+
+def worker_view(status: WorkerStatus) -> WorkerView:
+    """A worker for the API."""
+    told = {name: getattr(status, name) for name in ("message", "draining", "holds", "clock_ahead_s")}
+    return WorkerView(**{field.name: getattr(status.worker, field.name) for field in fields(Worker)}, **told)
+
+
+@router.get("", response_model=Page[WorkerView], dependencies=[Depends(require("read"))])
 async def list_workers(services: Asking) -> JsonResponse:
     """Every worker the server remembers."""
-    return JsonResponse(list_view(await services.workers.list()))
+    return JsonResponse(list_view([worker_view(status) for status in await services.workers.list()]))
 
 
 @router.get("/runtime", response_class=FileResponse, dependencies=[Depends(require("runtime"))])
@@ -48,7 +86,44 @@ async def agent_pyz() -> Response:
     )
 
 
-@router.get("/{name}", response_model=Worker, dependencies=[Depends(require("read"))])
+@router.get("/{name}", response_model=WorkerView, dependencies=[Depends(require("read"))])
 async def get_worker(name: str, services: Asking) -> JsonResponse:
     """One worker."""
-    return JsonResponse(await services.workers.get(name))
+    return JsonResponse(worker_view(await services.workers.get(name)))
+
+
+@router.patch("/{name}", response_model=WorkerView)
+async def change_worker(
+    request: Request, name: str, new: Slots, services: Asking, _: Ordering
+) -> JsonResponse:
+    """Give an attached worker so many slots, until its program is started anew."""
+    note(request, parallel=new.parallel)
+    await services.operations.set_slots(name, new.parallel)
+    return JsonResponse(worker_view(await services.workers.get(name)))
+
+
+@router.post("/{name}/drain")
+async def drain_worker(name: str, services: Asking, who: Ordering) -> JsonResponse:
+    """Hand the worker nothing new but what its own jobs need, until it is resumed."""
+    return _ordered(name, await services.operations.drain(name, who.name))
+
+
+@router.post("/{name}/resume")
+async def resume_worker(name: str, services: Asking, who: Ordering) -> JsonResponse:
+    """Hand the worker jobs again."""
+    return _ordered(name, await services.operations.resume(name, who.name))
+
+
+@router.post("/{name}/forget")
+async def forget_worker(
+    request: Request, name: str, services: Asking, _: Ordering, how: Forgetting | None = None
+) -> JsonResponse:
+    """Forget a worker that is gone. Refused while it is attached, or holds jobs that are not settled."""
+    settle = (how or Forgetting()).settle
+    note(request, settle=settle)
+    return JsonResponse({"name": name, "settled": await services.operations.forget(name, settle)})
+
+
+def _ordered(name: str, changed: bool) -> JsonResponse:
+    answer: dict[str, Any] = {"name": name, "changed": changed}
+    return JsonResponse(answer)

@@ -77,8 +77,10 @@ async def test_what_cannot_be_minted_is_refused_saying_why(
 
 @pytest.mark.fault("1.12")
 async def test_an_expired_token_is_refused(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens_module, "time", Clock(epoch=time.time() - 7200.0))
+    clock = Clock()
+    monkeypatch.setattr(tokens_module, "time", clock)
     text, _ = await tokens.create("box", WORKER, (), 3600.0)
+    clock.now += 3600.0
     with pytest.raises(Unauthorized, match="expired"):
         await tokens.verify(text)
 
@@ -300,3 +302,32 @@ async def test_a_signing_key_that_is_none_stops_the_start_saying_what_to_do(
     (home / "token-key.pem").write_bytes(content)
     with pytest.raises(Usage, match="move it away and a new one is made"):
         Tokens(store, home, {})
+
+
+@pytest.mark.fault("3.20")
+async def test_a_session_that_began_in_time_outlives_its_token_but_not_its_revocation(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(tokens_module, "time", clock)
+    text, token = await tokens.create("box", WORKER, (), 3600.0)
+    session = f"i1 {tokens.session_key('i1', token.jti)}"
+    clock.now += 7200.0
+    assert (await tokens.verify(text, "", session)).name == "box"
+    for made_up in ("", "i1", "i1 0123", f"i2 {tokens.session_key('i1', token.jti)}"):
+        with pytest.raises(Unauthorized, match="expired"):
+            await tokens.verify(text, "", made_up)
+    await tokens.revoke(token.jti)
+    with pytest.raises(Unauthorized, match="revoked"):
+        await tokens.verify(text, "", session)
+
+
+async def test_a_person_has_no_session_that_outlives_a_token(
+    tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(tokens_module, "time", clock)
+    text, token = await tokens.create("anna", "admin", (), 3600.0)
+    clock.now += 7200.0
+    with pytest.raises(Unauthorized, match="expired"):
+        await tokens.verify(text, "", f"i1 {tokens.session_key('i1', token.jti)}")

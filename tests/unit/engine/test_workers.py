@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from farhand.engine.fleet import AWAITED, LOST, OFFLINE, ONLINE
-from farhand.engine.workers import Workers
+from farhand.engine.workers import Workers, sentence
 from farhand.errors import NotFound
+from farhand.model import Worker
 from tests.unit.engine.records import a_hello
 from tests.unit.engine.world import World
 
@@ -19,24 +22,24 @@ pytestmark = pytest.mark.anyio
 async def test_a_worker_is_shown_as_this_server_knows_it(world: World, state: str, shown: str) -> None:
     await world.attach()
     world.fleet.member("box").state = state
-    assert (await Workers(world.store, world.fleet).get("box")).state == shown
+    assert (await Workers(world.store, world.fleet).get("box")).worker.state == shown
 
 
 async def test_workers_are_listed_by_name_those_of_earlier_days_too(world: World) -> None:
     await world.attach(a_hello("zoe"))
     await world.attach(a_hello("ann"))
     earlier = Workers(world.store, World(world.store).fleet)
-    assert [worker.name for worker in await earlier.list()] == ["ann", "zoe"]
+    assert [status.worker.name for status in await earlier.list()] == ["ann", "zoe"]
 
 
 async def test_a_worker_was_last_seen_when_it_was_last_heard(world: World) -> None:
     await world.attach()
     workers = Workers(world.store, world.fleet)
-    before = (await workers.get("box")).last_seen_at
+    before = (await workers.get("box")).worker.last_seen_at
     box = world.fleet.member("box")
     assert box.heard_at is not None
     box.heard_at -= 100.0
-    after = (await workers.get("box")).last_seen_at
+    after = (await workers.get("box")).worker.last_seen_at
     assert before is not None
     assert after == pytest.approx(before - 100.0, abs=5.0)
 
@@ -44,3 +47,38 @@ async def test_a_worker_was_last_seen_when_it_was_last_heard(world: World) -> No
 async def test_an_unknown_worker_is_named(world: World) -> None:
     with pytest.raises(NotFound, match="there is no worker 'nope'"):
         await Workers(world.store, world.fleet).get("nope")
+
+
+A = Worker("box", "online", (), 2, "i1", "machine", "3.11", "0.1.0")
+
+
+@pytest.mark.parametrize(
+    ("fields", "draining", "held", "left_s", "words"),
+    [
+        ({}, False, 0, None, "is there: 2 of 2 slots free"),
+        ({}, False, 2, None, "is busy: 2 of 2 slots taken"),
+        ({"parallel": 0}, False, 0, None, "is there, and has no slots"),
+        ({"drained_by": "anna"}, True, 1, None, "takes nothing new, as anna ordered; 1 job to finish"),
+        ({}, True, 0, None, "takes nothing new, as it was told to end; it holds nothing any more"),
+        (
+            {"state": "lost"},
+            False,
+            2,
+            11.2,
+            "is not heard of; 2 jobs queued again in 11 s unless it comes back",
+        ),
+        ({"state": "lost"}, False, 0, 11.2, "is not heard of; nothing waits for it"),
+        ({"state": "offline"}, False, 0, None, "is offline"),
+        (
+            {"state": "offline", "drained_by": "anna"},
+            True,
+            0,
+            None,
+            "is offline; it still drains when it is back, as anna ordered",
+        ),
+    ],
+)
+def test_a_sentence_says_what_a_workers_state_means_for_work(
+    fields: dict[str, object], draining: bool, held: int, left_s: float | None, words: str
+) -> None:
+    assert sentence(replace(A, **fields), draining, held, left_s) == words  # type: ignore[arg-type]

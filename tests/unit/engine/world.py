@@ -18,10 +18,12 @@ from farhand.engine.dispatcher import Dispatcher
 from farhand.engine.fitness import Fitness
 from farhand.engine.fleet import Fleet, Member
 from farhand.engine.importchecks import ImportChecks
+from farhand.engine.operations import Operations
 from farhand.engine.queue import Queue
 from farhand.engine.reports import Reports
 from farhand.engine.rescuer import Rescuer
 from farhand.engine.service import Wakeup
+from farhand.engine.worker_events import WorkerEvents
 from farhand.model import Job, Run
 from farhand.sdk.ids import new_id
 from farhand.store import Store
@@ -46,10 +48,19 @@ class World:
         self.dispatcher = Dispatcher(
             store, self.queue, self.fleet, self.consequences, self.bus, self.wakeup, self.fitness
         )
-        self.rescuer = Rescuer(store, self.fleet, self.consequences, self.bus)
+        self.worker_events = WorkerEvents(store, self.bus)
+        self.rescuer = Rescuer(store, self.fleet, self.consequences, self.worker_events)
         self.attachments = Attachments(
-            store, self.fleet, self.rescuer, self.consequences, self.bus, self.wakeup, self.imports
+            store,
+            self.fleet,
+            self.rescuer,
+            self.consequences,
+            self.bus,
+            self.wakeup,
+            self.imports,
+            self.worker_events,
         )
+        self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, self.wakeup)
         self.reports = Reports(store, self.consequences, self.fleet, self.imports)
         self.blocked: asyncio.Event | None = None
 

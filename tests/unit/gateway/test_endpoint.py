@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Tokens:
-    async def verify(self, text: str) -> Identity:
+    async def verify(self, text: str, address: str, session: str) -> Identity:
         if text != "viewer":
             raise Unauthorized("the token has expired; mint a new one on the server")
         return Identity("viewer", "viewer")

@@ -138,9 +138,7 @@ class Gateway:
     @staticmethod
     def _welcome(hello: protocol.Hello, attached: Attached, version: int) -> protocol.Welcome:
         resume = [protocol.as_dict(one) for one in attached.resume]
-        return protocol.Welcome(
-            attached.member.name, version, "inc", {}, "sha256:0", attached.session_key, resume
-        )
+        return protocol.Welcome(attached.member.name, version, "inc", {}, "sha256:0", "key", resume)
 
 
 @asynccontextmanager

@@ -26,12 +26,14 @@ from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
 from farhand.engine.schedules import Planned
 from farhand.engine.why import Why
+from farhand.engine.workers import Held, WorkerStatus
 from farhand.errors import Conflict, InvalidParameters, NotFound, NotInvited, Unauthorized
 from farhand.model import (
     Artifact,
     Ask,
     Attempt,
     AuditEntry,
+    Event,
     Fire,
     Flavor,
     Flow,
@@ -252,15 +254,41 @@ class FakeProjects:
 class FakeWorkers:
     def __init__(self) -> None:
         self.items = [Worker("gpu1", "online", ("gpu",), 2, "i1", "box", "3.12.1", "0.1.0", last_seen_at=T0)]
+        self.orders: list[Any] = []
+        self.holds = (Held("j1", "0run1", "train", "train", 7, 1),)
 
-    async def list(self) -> list[Worker]:
-        return self.items
+    async def list(self) -> list[WorkerStatus]:
+        return [self._status(worker) for worker in self.items]
 
-    async def get(self, name: str) -> Worker:
+    async def get(self, name: str) -> WorkerStatus:
         for worker in self.items:
             if worker.name == name:
-                return worker
+                return self._status(worker)
         raise NotFound(f"there is no worker {name!r}")
+
+    def _status(self, worker: Worker) -> WorkerStatus:
+        return WorkerStatus(worker, "is there: 1 of 2 slots free", worker.drained_by != "", self.holds)
+
+    async def events(self, limit: int, cursor: str | None, *about: str | None) -> Page[Event]:
+        return Page([Event(1, T0, "worker.attached", "gpu1 attached from box", None, "gpu1")], None)
+
+    async def drain(self, name: str, by: str) -> bool:
+        return await self._order(name, "drain", by)
+
+    async def resume(self, name: str, by: str) -> bool:
+        return await self._order(name, "resume", by)
+
+    async def set_slots(self, name: str, slots: int) -> None:
+        await self._order(name, "slots", slots)
+
+    async def forget(self, name: str, settle: bool = False) -> int:
+        await self._order(name, "forget", settle)
+        return int(settle)
+
+    async def _order(self, name: str, *order: Any) -> bool:
+        await self.get(name)
+        self.orders.append((name, *order))
+        return True
 
 
 class FakeTokens:
@@ -293,7 +321,7 @@ class FakeTokens:
             event.set()
         return len(self.items)
 
-    async def verify(self, text: str, address: str = "") -> Identity:
+    async def verify(self, text: str, address: str = "", session: str = "") -> Identity:
         role = text.removesuffix("-secret")
         if role == text:
             raise Unauthorized("the token is not one of this server's")
@@ -534,7 +562,7 @@ class FakeServices:
         self.runs = FakeRuns()
         self.schedules = FakeSchedules()
         self.projects = FakeProjects()
-        self.workers = FakeWorkers()
+        self.workers = self.operations = FakeWorkers()
         self.tokens = FakeTokens()
         self.invitations = FakeInvitations(self.tokens)
         self.audit = FakeAudit()

@@ -37,7 +37,7 @@ def test_a_stream_of_one_run_hears_of_that_run_alone(services: FakeServices) -> 
     assert pending.add(Notice("logs", "a"))
     assert not pending.add(Notice("logs", "b"))
     assert not pending.add(Notice("run", None, make_run("b")))
-    assert not pending.add(Notice("worker", None, services.workers.items[0]))
+    assert not pending.add(Notice("worker", None, "gpu1"))
     assert pending.add(Notice("overflow"))
 
 

@@ -17,6 +17,7 @@ from .environment import user_environment
 from .holdings import Holdings
 from .idle import Idle
 from .options import Options
+from .orders import Orders
 from .protocol import Welcome
 from .renewal import Renewal
 from .state import StateDirectory
@@ -46,8 +47,11 @@ class Agent:
             state, self._cache, self._pool, options.cwd, self._settled, self._background
         )
         self._renewal = Renewal(self._holdings, self._pool, self._heard)
+        self._orders = Orders(
+            options.parallel, self._pool, self._holdings.send, self._leave_if_done, self._beat
+        )
         self._attendance = Attendance(
-            options, state, self._holdings, self._transfer, self._renewal, self._welcomed
+            options, state, self._holdings, self._transfer, self._renewal, self._orders, self._welcomed
         )
         self._tasks: Set[asyncio.Task[Any]] = set()
         self._warden: Optional[WardenLink] = None
@@ -149,10 +153,17 @@ class Agent:
         self._finish("stopped")
 
     def _leave_if_done(self) -> bool:
-        if self._signals and self._holdings.empty and not self._holdings.running:
-            self._finish("drained" if self._signals == 1 else "stopped")
-            return True
-        return False
+        if not self._holdings.empty or self._holdings.running:
+            return False
+        if (self._signals or self._orders.draining) and self._attendance.attached:
+            self._orders.drained()
+        if not self._signals:
+            return False
+        self._finish("drained" if self._signals == 1 else "stopped")
+        return True
+
+    def _beat(self) -> None:
+        self._attendance.beat()
 
     def _leave_idle(self) -> None:
         self._finish(f"nothing to do for {self._options.max_idle_s:g} s; stopping")

@@ -7,7 +7,6 @@ import logging
 import random
 import socket
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Callable, List, Optional, Tuple
 
 from websockets.asyncio.client import ClientConnection
@@ -15,10 +14,11 @@ from websockets.exceptions import ConnectionClosed
 
 from . import __version__
 from .address import Address, BadAddress
-from .clock import lease_now, wall_now
+from .clock import boot_id, lease_now, wall_now
 from .dial import DialRefused, NotConnected, dial
 from .holdings import Holdings
 from .options import Options
+from .orders import Orders
 from .protocol import (
     SUPPORTED,
     Ack,
@@ -55,6 +55,7 @@ class Attendance:
         holdings: Holdings,
         transfer: Transfer,
         renewal: Renewal,
+        orders: Orders,
         welcomed: Callable[[Welcome], None],
     ) -> None:
         self._options = options
@@ -62,6 +63,7 @@ class Attendance:
         self._holdings = holdings
         self._transfer = transfer
         self._renewal = renewal
+        self._orders = orders
         self._welcomed = welcomed
         self._session: Optional[Session] = None
         self._session_key: Optional[str] = None
@@ -105,6 +107,11 @@ class Attendance:
         if self._session is not None:
             self._at_once = True
             self._session.finish(why)
+
+    def beat(self) -> None:
+        """Say that this worker is there, now."""
+        if self._session is not None:
+            self._session.beat()
 
     def part(self, why: str) -> bool:
         """Say goodbye, if there is a session; its end is the end of it."""
@@ -156,9 +163,11 @@ class Attendance:
         self._transfer.address = address
         self.server = address.text
         began_at = lease_now()
-        known = self._session_key is not None
+        transfer = self._transfer
         try:
-            return address, await dial(address, self._options.token, self._transfer.tls, timeout_s, known)
+            return address, await dial(
+                address, self._options.token, transfer.tls, timeout_s, transfer.session
+            )
         except NotConnected as error:
             self._renewal.check()
             if error.refused:
@@ -171,10 +180,10 @@ class Attendance:
             version=__version__,
             name=self._options.name,
             instance=self._state.instance,
-            boot_id=_boot_id(),
+            boot_id=boot_id(),
             host=socket.gethostname(),
             python=self._options.python_version,
-            parallel=self._options.parallel,
+            parallel=self._orders.parallel,
             labels=self._options.labels,
             held=self._holdings.hello_lines(self._renewal.rides_outage),
             swept=self.swept,
@@ -191,6 +200,7 @@ class Attendance:
         self._renewal.welcomed(times, sent_at)
         self._failures = 0
         self._session_key = message.session_key
+        self._transfer.session = f"{self._state.instance} {message.session_key}"
         self._incarnation = message.incarnation
         self.name, self.labels = message.name, list(message.labels)
         self.since = self.answered_at = wall_now()
@@ -207,7 +217,7 @@ class Attendance:
                 self.answered_at = wall_now()
                 self._renewal.acknowledged(sent_at)
             return
-        handler = self._holdings.handlers.get(type(message))
+        handler = self._holdings.handlers.get(type(message)) or self._orders.handlers.get(type(message))
         if handler is None:
             raise ProtocolViolation(f"{message.type} is not for an agent, or not now")
         handler(message)
@@ -220,10 +230,3 @@ def _opening(message: Any) -> Welcome:
     if isinstance(message, Refused):
         raise (DialRefused if message.final else NotConnected)(f"{message.message} ({message.code})")
     raise ProtocolViolation(f"{message.type} instead of a welcome")
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 LEASE_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Counts while the machine sleeps. On macOS the monotonic clock does that already."""
@@ -16,3 +17,11 @@ def lease_now() -> float:
 def wall_now() -> float:
     """Seconds since the epoch: for what people read, never for decisions."""
     return time.time()
+
+
+def boot_id() -> str:
+    """What is new with every boot of this machine, empty where nothing says it."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

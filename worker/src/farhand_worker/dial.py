@@ -16,6 +16,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 from . import __version__
 from .address import Address
 from .protocol import FRAME_BYTES_MAX
+from .transfer import SESSION_HEADER
 
 _CLOSE_S = 1.0
 _TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
@@ -42,11 +43,11 @@ class DialRefused(Exception):
 
 
 async def dial(
-    address: Address, token: str, tls: Callable[[], ssl.SSLContext], timeout_s: float, known: bool
+    address: Address, token: str, tls: Callable[[], ssl.SSLContext], timeout_s: float, session: str
 ) -> ClientConnection:
     """An open websocket. Raises `NotConnected` or `DialRefused`.
 
-    ``known`` says that this server has been attached to before: an odd answer, or a refusal without the
+    With a ``session`` this server has been attached to before: an odd answer, or a refusal without the
     server's own sentence, is then a proxy in front of a server that is away, not a wrong address.
     """
     options: Dict[str, Any] = {"ssl": None}
@@ -59,7 +60,7 @@ async def dial(
                 options["proxy"] = None
         return await connect(
             address.attach_url,
-            additional_headers={"Authorization": f"Bearer {token}"},
+            additional_headers={"Authorization": f"Bearer {token}", **_session_header(session)},
             user_agent_header=f"farhand-worker/{__version__}",
             compression=None,
             max_size=FRAME_BYTES_MAX,
@@ -69,7 +70,7 @@ async def dial(
             **options,
         )
     except InvalidStatus as error:
-        raise _judge(address, error, known) from error
+        raise _judge(address, error, known=session != "") from error
     except ConnectionRefusedError as error:
         raise NotConnected("connection refused", refused=True) from error
     except asyncio.TimeoutError as error:  # noqa: UP041 - another class before 3.11
@@ -78,6 +79,10 @@ async def dial(
         raise NotConnected(f"its certificate is not trusted: {error.verify_message}") from error
     except (OSError, EOFError, InvalidHandshake, WebSocketException) as error:
         raise NotConnected(str(error) or type(error).__name__) from error
+
+
+def _session_header(session: str) -> Dict[str, str]:
+    return {SESSION_HEADER: session} if session else {}
 
 
 async def _connect(address: Address) -> socket.socket:

@@ -169,7 +169,7 @@ class Pool:
         self._state = state
         self._python = python
         self._environ = environ
-        self._idle_max = idle_max
+        self.idle_max = idle_max
         self._count = 0
         self._idle: List[Engine] = []
         self._starting: Optional[asyncio.Future[None]] = None
@@ -207,7 +207,7 @@ class Pool:
             self._retire(engine)
             return
         self._keep_warm(engine)
-        while len(self._idle) > self._idle_max:
+        while len(self._idle) > self.idle_max:
             self._retire(self._idle[0])
         if engine.jobs == JOBS_MAX - SUCCESSOR_AHEAD:
             self._starting = asyncio.ensure_future(self._start_successor(engine))

@@ -21,7 +21,9 @@ The order of a session
     when the engine ended without one. Log lines written before the end are sent before it.
 7.  `Request` and `Reply` fetch what a job needs (kept outcomes, secrets, variables). `Outcome` brings
     the end of a call that the job placed elsewhere; it may come more than once and is known by its key.
-8.  `Bye` is an orderly end: the worker is offline at once. Whatever it still held is queued again.
+8.  `Set` changes the number of slots, or has the worker take nothing new (or take work again). One that
+    takes nothing new and holds nothing any more says `Drained`, once. `Probe` asks for a heartbeat at once.
+9.  `Bye` is an orderly end: the worker is offline at once. Whatever it still held is queued again.
 
 A dropped socket ends none of this: the agent keeps its engines, reconnects and starts again at 1.
 
@@ -203,6 +205,13 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Drained:
+    """The worker takes nothing new and holds nothing any more, not even a report."""
+
+    type: ClassVar[str] = "drained"
+
+
+@dataclass(frozen=True)
 class Bye:
     type: ClassVar[str] = "bye"
     reason: str
@@ -337,6 +346,22 @@ class Fenced:
     reason: str
 
 
+@dataclass(frozen=True)
+class Set:
+    """A person's order: so many slots; take nothing new (``draining``), or take work again."""
+
+    type: ClassVar[str] = "set"
+    parallel: Optional[int] = None
+    draining: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Somebody else wants the name: beat at once, whoever is there."""
+
+    type: ClassVar[str] = "probe"
+
+
 MESSAGES: Dict[str, Type[Any]] = {
     cls.type: cls
     for cls in (
@@ -345,6 +370,7 @@ MESSAGES: Dict[str, Type[Any]] = {
         Accepted,
         Event,
         Request,
+        Drained,
         Bye,
         Welcome,
         Refused,
@@ -354,6 +380,8 @@ MESSAGES: Dict[str, Type[Any]] = {
         Reply,
         Outcome,
         Fenced,
+        Set,
+        Probe,
     )
 }
 

@@ -114,11 +114,15 @@ class Session:
                 raise ProtocolViolation("a binary frame")
             self._receive(decode(text))
 
+    def beat(self) -> None:
+        """Say that this worker is there, now."""
+        self._beat += 1
+        self._unanswered[self._beat] = lease_now()
+        self.send(Heartbeat(self._beat, time.time(), self._behind()))
+
     async def _beat_on(self) -> None:
         while True:
-            self._beat += 1
-            self._unanswered[self._beat] = lease_now()
-            self.send(Heartbeat(self._beat, time.time(), self._behind()))
+            self.beat()
             await asyncio.sleep(self._heartbeat_s)
             if len(self._unanswered) >= _BEATS_UNANSWERED:
                 raise SessionOver(f"no answer for {_BEATS_UNANSWERED * self._heartbeat_s:g} s")

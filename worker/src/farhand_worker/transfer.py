@@ -25,6 +25,9 @@ PART_BYTES = 4 * 1024 * 1024
 
 _CHUNK_BYTES = 256 * 1024
 _TIMEOUT_S = 30.0
+SESSION_HEADER = "Farhand-Session"
+"""An instance and its session key: with it a token that has expired since is still good."""
+
 _ANSWERS_BYTES_MAX = 64 * 1024
 _LATER = frozenset({408, 409, 425, 429})
 _OK = frozenset({200, 201, 202, 204, 206})
@@ -62,7 +65,8 @@ class Transfer:
 
     Each thread keeps its connections, so that a file costs no handshake.
 
-    ``artifacts`` is another way to the server's artifacts, where there is one.
+    ``artifacts`` is another way to the server's artifacts, where there is one; ``session`` is sent in
+    `SESSION_HEADER`, once there is one.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Transfer:
         self._trust_apart = Trust()
         self._kept = threading.local()
         self.address = address
+        self.session = ""
 
     def tls(self) -> ssl.SSLContext:
         """The one TLS context, always one that verifies. May look at the server first; raises OSError."""
@@ -183,6 +188,8 @@ class Transfer:
         consume: Callable[[http.client.HTTPResponse], object],
     ) -> None:
         every = {"Authorization": f"Bearer {self._token}", "User-Agent": f"farhand-worker/{__version__}"}
+        if self.session:
+            every[SESSION_HEADER] = self.session
         try:
             response = self._asked(method, path, {**every, **headers}, body)
             if response.status not in _OK:

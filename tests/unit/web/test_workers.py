@@ -1,0 +1,51 @@
+"""Workers over HTTP: what is shown of them, and what people order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .fakes import FakeServices, caller, problem_of
+
+
+def test_a_worker_is_shown_with_a_sentence_and_what_is_in_its_slots(app: Any) -> None:
+    client = caller(app, "viewer-secret")
+    (listed,) = client.get("/api/v1/workers").json()["items"]
+    assert listed == client.get("/api/v1/workers/gpu1").json()
+    assert (listed["name"], listed["message"], listed["draining"]) == (
+        "gpu1",
+        "is there: 1 of 2 slots free",
+        False,
+    )
+    assert [(held["run"], held["flow"]) for held in listed["holds"]] == [("0run1", "train")]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "order"),
+    [
+        ("POST", "drain", None, ("gpu1", "drain", "operator")),
+        ("POST", "resume", None, ("gpu1", "resume", "operator")),
+        ("POST", "forget", None, ("gpu1", "forget", False)),
+        ("POST", "forget", {"settle": True}, ("gpu1", "forget", True)),
+        ("PATCH", "", {"parallel": 4}, ("gpu1", "slots", 4)),
+    ],
+)
+def test_an_operator_orders_and_a_viewer_does_not(
+    app: Any, services: FakeServices, method: str, path: str, body: Any, order: tuple[Any, ...]
+) -> None:
+    where = f"/api/v1/workers/gpu1/{path}".rstrip("/")
+    assert problem_of(caller(app, "viewer-secret").request(method, where, json=body)) == (403, "forbidden")
+    assert caller(app, "operator-secret").request(method, where, json=body).status_code == 200
+    assert services.operations.orders == [order]
+
+
+@pytest.mark.parametrize("body", [{}, {"parallel": -1}, {"parallel": "many"}])
+def test_slots_are_a_number(app: Any, body: Any) -> None:
+    answer = caller(app, "operator-secret").patch("/api/v1/workers/gpu1", json=body)
+    assert problem_of(answer) == (422, "invalid_request")
+
+
+def test_the_event_log_is_there_to_read(app: Any) -> None:
+    (event,) = caller(app, "viewer-secret").get("/api/v1/events", params={"kind": "worker."}).json()["items"]
+    assert (event["kind"], event["worker"]) == ("worker.attached", "gpu1")
