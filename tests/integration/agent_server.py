@@ -26,6 +26,7 @@ from farhand_worker.protocol import (
     Assign,
     Bye,
     Cancel,
+    Drained,
     Event,
     Fenced,
     Heartbeat,
@@ -109,6 +110,7 @@ class FakeServer:
         self.records: dict[tuple[str, int], Record] = {}
         self.hellos: list[Hello] = []
         self.byes: list[Bye] = []
+        self.drained: list[Drained] = []
         self.requests: list[Request] = []
         self.beats: list[float] = []
         self.story: list[str] = []
@@ -133,6 +135,7 @@ class FakeServer:
             Accepted: self._on_accepted,
             Event: self._on_event,
             Request: self._on_request,
+            Drained: self._on_drained,
             Bye: self._on_bye,
         }
 
@@ -344,6 +347,9 @@ class FakeServer:
     async def _on_request(self, message: Request) -> None:
         self.requests.append(message)
         await self._answer_with(Reply(message.id, message.job, message.lease, {"items": [], "more": False}))
+
+    async def _on_drained(self, message: Drained) -> None:
+        self.drained.append(message)
 
     async def _on_bye(self, message: Bye) -> None:
         self.byes.append(message)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from farhand_worker.protocol import Probe, Set
 from tests.integration.agent_server import (
     SLEEP,
     STUBBORN,
@@ -206,3 +207,25 @@ def _started_with_a_token_pipe(server: FakeServer, directory: Path) -> AgentProc
         )
     os.close(read)
     return agent
+
+
+async def test_a_worker_that_is_told_to_drain_says_when_it_has_and_stays(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    """It is there to be told to go on, and says how many slots it was given when it comes back."""
+    await server.assign("j", "value = outcomes.get()")
+    await until(lambda: server.record("j").events["engine"], "it started")
+    await server.send(Set(parallel=3, draining=True))
+    await server.send(Probe())
+    beats = len(server.beats)
+    await until(lambda: len(server.beats) > beats, "it answers")
+    assert server.drained == []
+    await server.outcome("j", "k", {})
+    await until(lambda: server.drained, "it says that nothing is left")
+    server.cut()
+    await server.attached(2)
+    assert (server.hellos[1].parallel, server.hellos[1].draining) == (3, False)
+    await server.send(Set(draining=False))
+    await server.assign("k")
+    await server.ended("k")
+    assert len(server.drained) == 1
