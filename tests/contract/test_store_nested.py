@@ -202,7 +202,20 @@ async def test_cancelling_a_run_cancels_the_flow_it_placed(story, handed_over):
     if far is not None:
         assert await story.state("0inner01") == "running"
         await story.report(far, story.result("cancelled", reason="cancelled"))
-    assert await story.state("0inner01") == "cancelled"
+    run = await story.store.runs.get("0inner01")
+    assert (run.state, run.reason) == ("cancelled", "caller_ended")
+    assert leased.run.id in run.message
+
+
+async def test_a_called_flow_that_was_cancelled_with_its_caller_names_it(story):
+    """B026."""
+    leased = await story.running()
+    await story.report(leased, began(story, "k"))
+    await story.cancel(leased.run.id)
+    await story.report(leased, ended(story, "k", "cancelled", kept=False))
+    run = await story.store.runs.get("0inner01")
+    assert (run.state, run.reason) == ("cancelled", "caller_ended")
+    assert leased.run.id in run.message
 
 
 async def test_a_placed_call_inside_of_a_called_flow_knows_which_one(story):

@@ -25,12 +25,14 @@ from farhand_worker.protocol import ProtocolViolation
 from ..blobs import Blobs
 from ..errors import FarhandError
 from ..store import Store
+from ..store.runs import Wanted
 from .bus import Bus, Notice
 from .service import Service, Wakeup
 
 log = logging.getLogger("farhand")
 
 LOOK_S = 1.0
+_CALLED_MAX = 50
 _CHUNK_BYTES = 1024 * 1024
 _NAME = re.compile(r"([a-z0-9]{8,64})\.jsonl")
 _DIED = "the script ended without a word; it was killed, or its machine was"
@@ -143,6 +145,10 @@ class Inbox(Service):
         journal.over = journal.over or any(record[0] == "result" for record in records)
         self._bus.publish(Notice("run", journal.run, await self._store.runs.get(journal.run)))
         self._bus.publish(Notice("logs", journal.run))
+        if any(_is_of_a_called_flow(record) for record in records):
+            called = await self._store.runs.page(_CALLED_MAX, wanted=Wanted(root=journal.run))
+            for run in called.items:
+                self._bus.publish(Notice("run", run.id, run))
         return True
 
     async def _record(self, run: str, first: int, records: list[list[Any]]) -> tuple[int, str]:
@@ -205,6 +211,11 @@ def _decode(lines: list[bytes]) -> tuple[list[list[Any]], str]:
         except ValueError as error:
             return records, str(error)
     return records, ""
+
+
+def _is_of_a_called_flow(record: list[Any]) -> bool:
+    """Whether a line begins or ends the run of a flow that the script's own called."""
+    return record[0] in ("task", "checkpoint") and record[1].get("flow") is not None
 
 
 def _digests(record: list[Any]) -> list[Any]:

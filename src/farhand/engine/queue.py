@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from ..model import Ask, Job
+from ..model import Ask, Job, Run
 from ..placement import Placement, Refusal
 
 _Entry = tuple[int, float, str, int, Job]
@@ -156,9 +156,12 @@ class Queue:
         code = "no_worker" if all(refusal.for_good for refusal in placement.refusals) else "busy"
         return Waiting(code, placement.message, placement.refusals)
 
-    def waiting_run(self, run_id: str) -> Waiting | None:
-        """Why a run's own job waits; None when it is not queued."""
-        return self.waiting(self._of_run.get(run_id, ""))
+    def waiting_for(self, run: Run) -> Waiting | None:
+        """Why a run waits in the queue: its own job, or the placed call that a called flow is; else None."""
+        if run.root is None:
+            return self.waiting(self._of_run.get(run.id, ""))
+        placed = (job.id for job in self.waiting_calls(run.root) if job.key == run.key)
+        return self.waiting(next(placed, ""))
 
     def waiting_calls(self, run_id: str) -> list[Job]:
         """The placed calls of a run that are queued, in the order they were added."""

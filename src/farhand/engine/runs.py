@@ -270,8 +270,10 @@ class Runs:
         run = run if params == run.params else replace(run, params=params)
         name = self._masker(run.name) if run.name else ""
         run = run if name == run.name else replace(run, name=name)
-        if run.state == "queued" and not run.message:
-            return replace(run, message=self._queue.reason_of_run(run.id))
+        if run.state == "queued" and (run.root is not None or not run.message):
+            waiting = self._queue.waiting_for(run)
+            told = "; ".join(filter(None, (run.message, waiting.message if waiting else "")))
+            return replace(run, message=told)
         member = self._fleet.get(run.worker) if run.worker and run.state in _HELD else None
         if member is not None and member.state == LOST:
             return replace(run, reason="worker_lost", message="worker went away mid-call")

@@ -59,7 +59,7 @@ class Explanations:
         """Why the run is in its state. Raises `NotFound`."""
         run = await self._runs.get(id)
         attempts = await self._runs.attempts(run.id)
-        waiting = self._queue.waiting_run(run.id) if run.state == "queued" else None
+        waiting = self._queue.waiting_for(run) if run.state == "queued" else None
         calls = [self._call(job) for job in self._queue.waiting_calls(run.id)]
         code, message = _queued(run, waiting) if waiting is not None else (run.reason, _told(run))
         return Why(

@@ -164,10 +164,13 @@ def hooks_of(given: Mapping[str, Any]) -> Hooks:
     return Hooks(**{state: given.get(f"on_{state}") for state in HOOKED if f"on_{state}" in given})
 
 
-def refuse_without_place(options: Options) -> None:
+_OF_JOBS = ("priority", "isolated", "crash_retries", "strict_lease", "device_policy")
+
+
+def refuse_without_place(options: Options, given: Mapping[str, Any]) -> None:
     """Refuse what only a task with a machine of its own can have. Raises `Usage`."""
-    for name, given in (("priority", options.priority is not None), ("isolated", options.isolated)):
-        if given and not options.places:
+    for name in _OF_JOBS:
+        if name in given and not options.places:
             raise Usage(
                 f"@task({name}=…) is for tasks that ask for a machine, with device, runs_on or a size"
             )

@@ -95,14 +95,14 @@ def task(function: Optional[F] = None, /, **given: Any) -> Union[Task[F], Callab
     With ``device`` (a label or a list, all required), ``runs_on`` or a size (``cpus``, ``gpus``, ``ram`` in
     megabytes or text such as ``"8G"``, or a ``flavor``) each call is a job of its own on a machine that
     fits; ``device_policy="prefer"`` lets it run on the server where no such machine exists.
-    ``priority`` and ``isolated`` are for such tasks. With ``process`` each call runs in a child process,
-    which a timeout or a cancellation kills. ``durable`` waits until the server has recorded the outcome
-    before the flow goes on. The hooks are called with a summary of the call, where its flow runs, once it has
-    an outcome that is not replayed. The rest is as for a flow.
+    ``priority``, ``isolated``, ``crash_retries`` and ``strict_lease`` are for such tasks. With ``process``
+    each call runs in a child process, which a timeout or a cancellation kills. ``durable`` waits until the
+    server has recorded the outcome before the flow goes on. The hooks are called with a summary of the call,
+    where its flow runs, once it has an outcome that is not replayed. The rest is as for a flow.
     """
     refuse_unknown("task", given)
     options, hooks = Options(given), hooks_of(given)
-    refuse_without_place(options)
+    refuse_without_place(options, given)
     if function is not None:
         return Task(function, options, hooks, given)
 

@@ -39,9 +39,6 @@ _ERRORS = {
 """Reason of a call's end → the exception its parent sees when user code raised none."""
 
 
-_ENDED_WITH = "what had called it has ended"
-
-
 @dataclass(frozen=True, slots=True)
 class End:
     """How an attempt ended, with what user code left, and when by the clock of whoever saw it.
@@ -186,7 +183,7 @@ def close_calls(
         effects.dequeue(job_id)
         job = None if called is None else load_job(connection, job_id)
         if job is not None:
-            _follow(connection, effects, job, "cancelled", "caller_ended", _ENDED_WITH, now, now)
+            _follow(connection, effects, job, _Outcome("cancelled", "", "", now), now)
     effects.cancel |= {job.id: job for job in map(JOBS.load, live)}
     if parent is not None:  # what calls placed themselves; one never handed over has placed nothing
         placers = [row[0] for row in live] + [job_id for job_id, _, attempt, *_ in waiting if attempt]
@@ -194,22 +191,15 @@ def close_calls(
             close_calls(connection, effects, run_id, now, placer)
 
 
-def _follow(
-    connection: Connection,
-    effects: Effects,
-    job: Job,
-    to: str,
-    reason: str,
-    message: str,
-    now: float,
-    at: float,
-    outcome: _Outcome | None = None,
-) -> None:
-    """End the run of a placed flow with its job."""
-    left = {} if outcome is None else {"result": outcome.value, "error": outcome.error}
+def _follow(connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float) -> None:
+    """End the run of a placed flow with its job; one that was cancelled was so with its caller."""
+    reason, message = outcome.reason, outcome.message
+    if outcome.state == "cancelled":
+        reason, message = nested.CALLER_ENDED, nested.cancelled_with(job.run)
     run = nested.follow(
-        connection, effects, job, to, now, reason=reason, message=message, ended_at=at, **left
-    )
+        connection, effects, job, outcome.state, now, reason=reason, message=message,
+        ended_at=outcome.at, result=outcome.value, error=outcome.error,
+    )  # fmt: skip
     if run is not None:
         queue_hooks_of_called(connection, effects, run, job, now)
 
@@ -321,9 +311,7 @@ def _finish_call(
     close_calls(connection, effects, job.run, now, job.id)
     state = left_behind(outcome.state)
     close_tasks(connection, job.run, state, outcome.at, job.id)
-    _follow(
-        connection, effects, job, outcome.state, outcome.reason, outcome.message, now, outcome.at, outcome
-    )
+    _follow(connection, effects, job, outcome, now)
     message = f"the call of {job.name}, which had called it, is {outcome.state}"
     for called in nested.close(connection, effects, job.run, state, message, now, outcome.at, job.id):
         queue_hooks_of_called(connection, effects, called, job, now)

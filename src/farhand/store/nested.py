@@ -29,6 +29,15 @@ OPEN_MAX = 1000
 _ENDS = {"completed": "completed", "failed": "failed", "cancelled": "cancelled", "crashed": "crashed"}
 
 
+CALLER_ENDED = "caller_ended"
+"""The reason of a run that ended because what had called it did."""
+
+
+def cancelled_with(root: str) -> str:
+    """The message of a run that was cancelled with its root."""
+    return f"run {root}, which had called it, was cancelled"
+
+
 @dataclass(frozen=True)
 class _Called:
     """What an engine says of a flow that it calls."""
@@ -137,13 +146,17 @@ def _running(connection: Connection, effects: Effects, run: Run, job: Job | None
     return run
 
 
-def end(connection: Connection, effects: Effects, root: str, event: Checkpoint, now: float) -> Run | None:
+def end(
+    connection: Connection, effects: Effects, root: str, event: Checkpoint, now: float, job: Job | None
+) -> Run | None:
     """The run of a called flow as the end of its call leaves it; None when it has ended already."""
     run = _open_run(connection, root, event.key)
     if run is None or event.state not in _ENDS:
         return None
     said = event.flow or {}
     reason, message = str(said.get("reason") or event.state), str(said.get("message") or "")
+    if event.state == "cancelled" and job is not None and job.cancelling:
+        reason, message = CALLER_ENDED, cancelled_with(root)
     return _move(
         connection, effects, run, event.state, reason, message, now,
         ended_at=event.ended_at, result=event.value, error=event.error,
@@ -227,7 +240,7 @@ def close(
     for run, holder, placed in found:
         if (placed or holder) not in live and job in (None, holder):
             to = "cancelled" if run.state == "queued" else state
-            ended.append(move_run(connection, effects, run, to, "caller_ended", message, now, ended_at=at))
+            ended.append(move_run(connection, effects, run, to, CALLER_ENDED, message, now, ended_at=at))
     return ended
 
 

@@ -43,6 +43,7 @@ class Wanted:
     text: str | None = None
     host: str | None = None
     parent: str | None = None
+    root: str | None = None
 
 
 ANY = Wanted()
@@ -146,6 +147,7 @@ def _page(connection: Connection, limit: int, cursor: str | None, wanted: Wanted
         "sweep = ?": wanted.sweep,
         "host <> '' AND host = ?": wanted.host,
         "parent = ?": wanted.parent,
+        "root = ?": wanted.root,
         "id >= ?": wanted.since_id,
         "id < ?": cursor,
     }

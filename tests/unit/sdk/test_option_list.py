@@ -9,7 +9,7 @@ import pytest
 
 import farhand
 from farhand import cron, exponential, flow, sdk, task
-from farhand.errors import NotSupported
+from farhand.errors import NotSupported, Usage
 from farhand.sdk.options import TAKEN, Common, FlowOptions, Options, TaskOptions
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "flows.md"
@@ -26,17 +26,14 @@ EXAMPLES: list[tuple[str, Any, str, Any]] = [
     ("retry_delay", [1, 10], "options.retry_delay.seconds", [1.0, 10.0]),
     ("retry_delay", exponential(1, cap=60, jitter=0.5), "options.retry_delay.cap_s", 60.0),
     ("retry_on", ValueError, "options.retry_on", ...),
-    ("crash_retries", 0, "options.crash_retries", 0),
     ("timeout", "2h", "options.timeout_s", 7200.0),
     ("silence_timeout", 5, "options.silence_timeout_s", 5.0),
     ("runs_on", "worker", "options.runs_on", "worker"),
     ("device", "gpu", "options.labels", ["gpu"]),
-    ("device_policy", "prefer", "options.policy", "prefer"),
     ("cpus", 2, "options.cpus", 2),
     ("gpus", 0, "options.gpus", 0),
     ("ram", "1G", "options.ram_mb", 1024),
     ("flavor", "big", "options.flavor", "big"),
-    ("strict_lease", True, "options.strict_lease", True),
     ("secrets", "smtp", "options.secrets", ["smtp"]),
     ("on_completed", hook, "hooks_of", "completed"),
     ("on_failed", hook, "hooks_of", "failed"),
@@ -47,6 +44,9 @@ EXAMPLES: list[tuple[str, Any, str, Any]] = [
 OF_PLACED_TASKS: list[tuple[str, Any, str, Any]] = [
     ("priority", 5, "options.priority", 5),
     ("isolated", True, "options.isolated", True),
+    ("device_policy", "prefer", "options.policy", "prefer"),
+    ("strict_lease", True, "options.strict_lease", True),
+    ("crash_retries", 0, "options.crash_retries", 0),
 ]
 OF_TASKS: list[tuple[str, Any, str, Any]] = [
     ("process", True, "options.process", True),
@@ -86,6 +86,13 @@ def test_a_task_takes(option: str, given: Any, where: str, expected: Any) -> Non
 @pytest.mark.parametrize(("option", "given", "where", "expected"), OF_PLACED_TASKS)
 def test_a_task_with_a_machine_of_its_own_takes(option: str, given: Any, where: str, expected: Any) -> None:
     check(task(**{option: given, "device": "gpu"})(lambda: None), where, expected)
+
+
+@pytest.mark.parametrize("option", [example[0] for example in OF_PLACED_TASKS])
+def test_a_task_without_a_machine_of_its_own_is_refused_what_would_mean_nothing(option: str) -> None:
+    given = {example[0]: example[1] for example in OF_PLACED_TASKS}[option]
+    with pytest.raises(Usage, match=f"{option}=….*ask for a machine"):
+        task(**{option: given})
 
 
 def test_the_examples_are_the_whole_list() -> None:
