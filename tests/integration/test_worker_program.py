@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -127,3 +130,54 @@ async def test_an_address_that_leads_elsewhere_is_refused(server: FakeServer, tm
     agent = AgentProcess(server, tmp_path / "state").start()
     assert await agent.exit_code() == 3
     assert "is not where the server is; it leads to elsewhere: give that as --url" in agent.log
+
+
+async def fetched(url: str, host: str | None = None) -> tuple[int, str]:
+    """GET by hand, so that nothing between hides what was sent."""
+    parts = urlsplit(url)
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    writer.write(f"GET {parts.path} HTTP/1.1\r\nHost: {host or parts.netloc}\r\n\r\n".encode())
+    response = (await reader.read()).decode()
+    writer.close()
+    return int(response.split(" ")[1]), response.split("\r\n\r\n", 1)[1]
+
+
+async def test_it_shows_itself_also_while_the_server_is_away(server: FakeServer, tmp_path: Path) -> None:
+    agent = AgentProcess(server, tmp_path / "state").start()
+    try:
+        await server.attached()
+        url = server.hellos[0].status_url
+        assert url is not None
+        assert f"status page at {url}" in agent.log
+        await server.assign("j", "raise ValueError('no good')")
+        await server.ended("j")
+        await server.assign("k", "value = outcomes.get()")
+        await until(lambda: server.record("k").events["engine"], "it started")
+        status = json.loads((await fetched(url + "status.json"))[1])
+        assert (status["attached"], status["healthy"], status["server"]) == (True, True, server.url)
+        assert (status["total"]["failed"], status["flows"][0]["last"]) == (1, "failed")
+        assert "no good" in status["flows"][0]["message"]
+        assert [job["job"] for job in status["running"]] == ["k"]
+        assert (await fetched(url + "healthz"))[0] == 200
+        assert (await fetched(url, "evil.example"))[0] == 403
+
+        await server.stop_listening()
+        await until(lambda: "; retrying in " in agent.log, "it notices")
+        deadline = asyncio.get_running_loop().time() + 10
+        while (await fetched(url + "healthz"))[0] != 503:
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.05)
+        code, text = await fetched(url)
+        assert code == 200
+        assert "The server is away for " in text
+        assert "1 job still running" in text
+        assert TOKEN not in text
+    finally:
+        agent.close()
+
+
+async def test_a_port_that_is_taken_is_2_and_named(server: FakeServer, tmp_path: Path) -> None:
+    agent = AgentProcess(server, tmp_path / "state", "--status-port", str(server.port)).start()
+    assert await agent.exit_code() == 2
+    assert f"the status page cannot listen at 127.0.0.1:{server.port}" in agent.log
+    assert "give --status-port" in agent.log

@@ -50,6 +50,9 @@ def main(arguments: List[str]) -> int:
         return _INTERRUPTED
     try:
         return asyncio.run(_serve(chosen, state))
+    except Usage as error:
+        log.error("%s", error)
+        return _USAGE
     finally:
         state.close()
 

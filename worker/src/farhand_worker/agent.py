@@ -16,12 +16,15 @@ from .engines import Pool
 from .environment import user_environment
 from .holdings import Holdings
 from .idle import Idle
+from .observer import Observer
 from .options import Options
 from .orders import Orders
 from .protocol import Welcome
 from .renewal import Renewal
 from .state import StateDirectory
+from .status_server import StatusServer
 from .transfer import Transfer
+from .usage import Usage
 from .warden_link import WardenLink, kill_inherited
 
 STOPPED, REFUSED = 0, 3
@@ -53,6 +56,8 @@ class Agent:
         self._attendance = Attendance(
             options, state, self._holdings, self._transfer, self._renewal, self._orders, self._welcomed
         )
+        self._observer = Observer(options, self._attendance, self._holdings)
+        self._page = StatusServer(options.status_host, options.status_port, self._observer.look)
         self._tasks: Set[asyncio.Task[Any]] = set()
         self._warden: Optional[WardenLink] = None
         self._signals = 0
@@ -63,7 +68,11 @@ class Agent:
     # ------------------------------------------------------------ the life of it
 
     async def run(self) -> int:
-        """Sweep, take over what was left, then serve until stopped or refused for good."""
+        """Sweep, take over what was left, then serve until stopped or refused for good.
+
+        Raises `Usage` when the status page cannot listen where it was told to.
+        """
+        await self._show_status()
         self._attendance.swept = self._state.sweep()
         shutil.rmtree(self._state.scratch, ignore_errors=True)
         self._state.scratch.mkdir(exist_ok=True)
@@ -81,6 +90,17 @@ class Agent:
         finally:
             await self._close()
 
+    async def _show_status(self) -> None:
+        host, port = self._options.status_host, self._options.status_port
+        try:
+            self._attendance.status_url = await self._page.start()
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else error
+            raise Usage(
+                f"the status page cannot listen at {host}:{port}: {why}; give --status-port"
+            ) from error
+        _log.info("status page at %s", self._attendance.status_url)
+
     async def _attend(self) -> None:
         try:
             await self._attendance.keep(self._over)
@@ -95,6 +115,8 @@ class Agent:
 
     async def _close(self) -> None:
         self._renewal.close()
+        self._page.close()
+        self._observer.close()
         if self._orphan is not None:
             self._orphan.cancel()
         if self._idle is not None:

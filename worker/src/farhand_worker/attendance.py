@@ -45,7 +45,8 @@ class Attendance:
     """One session after another. ``draining`` says whether a hello asks for nothing new.
 
     For whoever shows it: ``server``, ``name`` and ``labels`` as the last welcome had them; ``since``,
-    when the session or the time without one began; ``answered_at``; ``trouble``, why there is no session.
+    when the session or the time without one began; ``answered_at`` and, on the lease clock, ``heard_at``,
+    when the server last answered; ``trouble``, why there is no session. The server is told ``status_url``.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class Attendance:
         self.server = ""
         self.name = options.name
         self.labels: List[str] = []
+        self.status_url: Optional[str] = None
         self.since = wall_now()
+        self.heard_at = lease_now()
         self.answered_at: Optional[float] = None
         self.trouble = "it has not been reached yet"
 
@@ -191,6 +194,7 @@ class Attendance:
             incarnation=self._incarnation,
             draining=self.draining,
             inventory=asdict(self._options.inventory),
+            status_url=self.status_url,
             service_host=self._options.service_host,
             shared_paths=list(self._options.shared_paths),
         )
@@ -204,6 +208,7 @@ class Attendance:
         self._incarnation = message.incarnation
         self.name, self.labels = message.name, list(message.labels)
         self.since = self.answered_at = wall_now()
+        self.heard_at = lease_now()
         self._welcomed(message)
         labels = ", ".join(message.labels) or "none"
         _log.info("attached to %s as %s with labels %s", address.text, message.name, labels)
@@ -214,7 +219,7 @@ class Attendance:
         if isinstance(message, Ack) and message.n is not None:
             sent_at = self._session.answered(message.n) if self._session is not None else None
             if sent_at is not None:
-                self.answered_at = wall_now()
+                self.answered_at, self.heard_at = wall_now(), lease_now()
                 self._renewal.acknowledged(sent_at)
             return
         handler = self._holdings.handlers.get(type(message)) or self._orders.handlers.get(type(message))

@@ -31,6 +31,7 @@ from .protocol import (
 from .reports import Reports, leftovers
 from .session import Session
 from .state import StateDirectory
+from .tally import Tallies
 from .transfer import Claim, TransferFailed
 
 _UPLOAD_AGAIN_S = 5.0
@@ -68,6 +69,7 @@ class Holdings:
         self.runtime = ""
         self.limits: Dict[str, int] = {}
         self.session: Optional[Session] = None
+        self.tallies = Tallies()
         self._settled = settled
         self._background = background
         self._attempts: Dict[JobKey, Attempt] = {}
@@ -163,6 +165,8 @@ class Holdings:
 
     def attempt_over(self, attempt: Attempt) -> None:
         """The attempt has no engine any more; its reports are held until they are recorded."""
+        if attempt.assign.kind != "import":
+            self.tallies.ended(attempt.assign.flow, *attempt.reports.end, wall_now())
         self._let_go_if_settled((attempt.assign.job, attempt.assign.lease))
         self._settled()
 

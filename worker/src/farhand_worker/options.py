@@ -44,6 +44,8 @@ class Options:
     service_host: Optional[str] = None
     max_idle_s: Optional[float] = None
     pass_env: Tuple[str, ...] = ()
+    status_host: str = "127.0.0.1"
+    status_port: int = 0
     cwd: Optional[Path] = None
     orphan_s: Optional[float] = None
 
@@ -79,6 +81,8 @@ def options(values: Values, code: str = "") -> Options:
         service_host=values["service_host"],
         max_idle_s=values["max_idle"],
         pass_env=tuple(values["pass_env"]),
+        status_host=values["status_host"],
+        status_port=values["status_port"],
         cwd=cwd,
         orphan_s=values["orphan_s"],
     )

@@ -46,6 +46,7 @@ class Reports:
         self.wanted: List[str] = []
         self.sealed = False
         self.gone = False
+        self.end = ("", "")
 
     # ------------------------------------------------------------ writing
 
@@ -86,6 +87,9 @@ class Reports:
             engine.grow()
         if final is None:
             self._sources[AGENT].size = self._writer.write([(Exit.kind, as_dict(end))])
+            self.end = end.reason, end.message
+        else:
+            self.end = str(final[1][1].get("state")), str(final[1][1].get("message") or "")
         self.sealed = True
 
     def reopen(self, end: Exit) -> None:

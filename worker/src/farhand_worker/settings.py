@@ -119,6 +119,14 @@ SETTINGS: Tuple[Setting, ...] = (
         many=True,
     ),
     _row(
+        "status_host",
+        units.text,
+        "where the status page listens (default 127.0.0.1)",
+        "HOST",
+        default="127.0.0.1",
+    ),
+    _row("status_port", units.port, "the port of the status page (default: a free one)", "PORT", default=0),
+    _row(
         "insecure",
         units.switch,
         "allow a link that is not encrypted and leads off this machine",
