@@ -376,3 +376,18 @@ async def test_a_call_that_starts_and_ends_in_one_report_has_its_outcome(story):
         story.now - 1,
     )
     assert (await story.task(parent.run.id, "k")).state == "completed"
+
+
+async def test_the_last_line_of_a_log_says_how_the_engine_ended(story):
+    leased = await story.running(crash_retries=0)
+    said = "signal 9, possibly out of memory"
+    await story.report(leased, story.log("last words"))
+    await story.report(leased, protocol.Exit(story.now, "crashed", said, signal=9))
+    page = await story.store.logs.page(leased.run.id)
+    assert [(line.text, line.level) for line in page.items] == [
+        ("last words", "info"),
+        (f"the engine ended: {said}", "error"),
+    ]
+    waiting = await story.running(crash_retries=0)
+    await story.report(waiting, protocol.Exit(story.now, "not_started", "no such file"))
+    assert (await story.store.logs.page(waiting.run.id)).items == []

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.harness.deployment import FAST, PROJECT, Deployment, deployed
+from tests.harness.memory import small_group
 from tests.harness.processes import alive
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
@@ -86,6 +87,19 @@ def test_an_engine_killed_20_times_in_a_row_costs_a_slot_never(
 def test_a_flow_that_runs_out_of_memory_fails_as_python_says(deployment: Deployment) -> None:
     run = deployment.wait_for_run(deployment.start_run("greedy"), "failed")
     assert "MemoryError" in run["message"]
+    deployment.wait_for_run(deployment.start_run("large", size=10), "completed")
+
+
+@pytest.mark.fault("2.11")
+def test_an_engine_that_the_kernel_kills_for_its_memory_says_so_in_its_last_line(
+    deployment: Deployment,
+) -> None:
+    with small_group(128 * 1024 * 1024) as group:
+        run_id = deployment.start_run("overcome", group=str(group.entrance))
+        run = deployment.wait_for_run(run_id, "crashed")
+        assert group.killed() == 1
+    assert "signal 9, possibly out of memory" in run["message"]
+    assert deployment.log_lines(run_id)[-1].endswith("signal 9, possibly out of memory")
     deployment.wait_for_run(deployment.start_run("large", size=10), "completed")
 
 

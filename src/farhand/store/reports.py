@@ -382,6 +382,14 @@ def _on_result(batch: _Reported, event: Result) -> None:
 def _on_exit(batch: _Reported, event: Exit) -> None:
     if event.reason not in _EXITS:
         raise ProtocolViolation(f"an engine cannot have ended for {event.reason!r}")
+    if (
+        event.code is not None or event.signal is not None
+    ):  # a process has ended: the log's last line says how
+        called = batch.held.key or None
+        if batch.label is not None:
+            batch.turn_to(None)
+        batch.lines.append((event.at, f"the engine ended: {event.message}", "log", "error", called))
+        batch.effects.streams.add(batch.run)
     _end(batch, End(Ending(event.reason, _EXITS[event.reason], event.message), event.at, start=batch.start))
 
 

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from breakable import step, wait_for, witness
@@ -63,6 +64,15 @@ def greedy() -> None:
         print(len(taken))
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@flow(crash_retries=0)
+def overcome(group: str) -> int:
+    """Take more memory than the control group has that this engine goes into."""
+    Path(group).write_text(str(os.getpid()))
+    print("taking", flush=True)
+    taken = [bytes([number % 255 + 1]) * MEGABYTE for number in range(1024)]
+    return len(taken)
 
 
 @flow
