@@ -169,7 +169,7 @@ async def test_it_shows_itself_also_while_the_server_is_away(server: FakeServer,
             await asyncio.sleep(0.05)
         code, text = await fetched(url)
         assert code == 200
-        assert "The server is away for " in text
+        assert "The server has been away for " in text
         assert "1 job still running" in text
         assert TOKEN not in text
     finally:

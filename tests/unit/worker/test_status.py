@@ -61,9 +61,9 @@ STATUS = Status(
         ({"draining": True}, "draining", "Draining: nothing new is taken, 1 job to finish."),
         ({"silent_s": 9.0}, "away", "Attached, but the server has not answered for 9 s."),
         (
-            {"attached": False, "silent_s": 600.0, "trouble": "connection refused"},
+            {"attached": False, "silent_s": 600.0, "trouble": "no answer"},
             "away",
-            "The server is away for 10 min; 1 job still running: connection refused. It is dialled again.",
+            "The server has been away for 10 min; 1 job still running: no answer. It is dialled again.",
         ),
         (
             {"attached": False, "answered_at": None, "running": [], "trouble": "no answer"},
