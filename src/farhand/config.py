@@ -146,6 +146,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("tls_key", "", _file, "The key of that certificate in PEM, without a password."),
     Setting("log_format", "text", _log_format, "How the server logs: text, or json, an object a line."),
+    Setting("reserve_after_s", 60.0, seconds, "How long a job waits before a worker keeps room for it."),
     Setting("heartbeat_s", _TIMES.heartbeat_s, _some_seconds, "How often a worker says that it is there."),
     Setting("lease_s", _TIMES.lease_s, _some_seconds, "How long an attempt may run unheard of."),
     Setting("margin_s", _TIMES.margin_s, seconds, "What the server waits beyond a lease."),
@@ -180,6 +181,7 @@ class Config:
     tls_cert: Path | None
     tls_key: Path | None
     inspect_s: float
+    reserve_after_s: float
     engine_memory: int
     spool_limit: int
     log_format: str

@@ -48,6 +48,12 @@ class WorkerLost(FarhandError):
     code = "worker_lost"
 
 
+class Unplaceable(FarhandError):
+    """What the call asks for is held by those that wait for it; ask for less, or for it only in the calls."""
+
+    code = "unplaceable"
+
+
 class ProcessDied(FarhandError):
     """The process of a process task ended without an outcome; the message says how."""
 

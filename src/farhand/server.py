@@ -94,7 +94,12 @@ class Server:
     async def _serve_store(self, store: Store) -> None:
         config = self._config
         services = Services(
-            store, config.home, config.times, keep_s=config.keep, keep_audit_s=config.keep_audit
+            store,
+            config.home,
+            config.times,
+            keep_s=config.keep,
+            keep_audit_s=config.keep_audit,
+            reserve_after_s=config.reserve_after_s,
         )
         services.doctor.settings = [SettingShown(*row) for row in shown(config)]
         mask_logs(services.masker)

@@ -11,6 +11,7 @@ import pytest
 
 from farhand.lifecycle import Ending
 from farhand.model import Ask, Job, JobSettings, Run, TaskRun
+from farhand.resources import Capacity
 from farhand.store import Changes, Leased, Recorded, Store
 from farhand_worker import protocol
 from tests.lab import postgresql
@@ -85,7 +86,7 @@ class Story:
         """The job, handed to a worker."""
         self.now += 1
         job_id = job if isinstance(job, str) else job.id
-        leased = await self.store.jobs.lease(job_id, worker, parallel, self.now)
+        leased = await self.store.jobs.lease(job_id, worker, Capacity(parallel), self.now)
         assert leased is not None
         return leased
 

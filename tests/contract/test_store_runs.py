@@ -9,6 +9,7 @@ import pytest
 
 from farhand.errors import Conflict, IllegalTransition, NotFound
 from farhand.model import Ask, Job, JobSettings, Run
+from farhand.resources import Capacity
 from farhand.store.runs import Wanted
 
 pytestmark = pytest.mark.anyio
@@ -102,7 +103,7 @@ async def test_two_leases_of_a_job_at_once_have_one_winner(story):
     jobs = [await story.run() for _ in range(50)]
     for job in jobs:
         won = await asyncio.gather(
-            *(story.store.jobs.lease(job.id, f"w{n}", 100, story.now) for n in range(4))
+            *(story.store.jobs.lease(job.id, f"w{n}", Capacity(100), story.now) for n in range(4))
         )
         assert len([leased for leased in won if leased is not None]) == 1
         assert len(await story.store.runs.attempts(job.run)) == 1
@@ -117,12 +118,14 @@ async def test_lease_numbers_are_never_given_twice(story):
 async def test_a_worker_gets_no_more_jobs_than_it_has_slots(story):
     """B063: slots are live leases, so whatever ends a lease frees its slot."""
     jobs = [await story.run() for _ in range(6)]
-    got = await asyncio.gather(*(story.store.jobs.lease(job.id, "w1", 2, story.now) for job in jobs))
+    got = await asyncio.gather(
+        *(story.store.jobs.lease(job.id, "w1", Capacity(2), story.now) for job in jobs)
+    )
     taken = [leased for leased in got if leased is not None]
     assert len(taken) == 2
     await story.end(taken[0], "lost")
     await story.report(taken[1], story.exit("not_started"))
-    free = [await story.store.jobs.lease(job.id, "w1", 2, story.now) for job in jobs[2:]]
+    free = [await story.store.jobs.lease(job.id, "w1", Capacity(2), story.now) for job in jobs[2:]]
     assert len([leased for leased in free if leased is not None]) == 2
 
 
@@ -155,7 +158,7 @@ async def test_a_queued_run_is_cancelled_at_once(story):
     assert await story.state(job.run) == "cancelled"
     assert changes.dequeued == (job.id,)
     assert changes.cancel == ()
-    assert await story.store.jobs.lease(job.id, "w1", 9, story.now) is None
+    assert await story.store.jobs.lease(job.id, "w1", Capacity(9), story.now) is None
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["leased", "running"])

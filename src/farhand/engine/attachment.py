@@ -108,6 +108,7 @@ class Attachments:
         member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
         member.python = hello.python
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
+        member.inventory = _inventory(hello)
         member.jti, member.leaving = credential.jti, hello.draining
         self.heard(member)
 
@@ -277,6 +278,13 @@ def _reported(hello: protocol.Hello) -> Json:
     """What a hello says besides what the store has columns for; ``called`` is the name it was given there."""
     told = {name: getattr(hello, name) for name in _TOLD}
     return {"called": hello.name} | {name: value for name, value in told.items() if value}
+
+
+def _inventory(hello: protocol.Hello) -> protocol.Inventory:
+    try:
+        return msgspec.convert(hello.inventory or {}, protocol.Inventory)
+    except msgspec.ValidationError as error:
+        raise protocol.ProtocolViolation(f"hello has an inventory that is none: {error}") from error
 
 
 def _held(hello: protocol.Hello) -> list[protocol.Held]:

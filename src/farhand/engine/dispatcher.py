@@ -1,6 +1,6 @@
 """Hands queued jobs to workers. Woken by what changes (enqueue, release, attach, a due retry); never polls.
 
-One pass looks at the head of every lane, most urgent first, asks `placement.place`, and promises a slot.
+One pass looks at the head of every lane, most urgent first, chooses a worker, and promises what it needs.
 The lease itself is one compare-and-set in the store; several are made at once and share a commit. What
 could not be placed keeps the sentence that says why.
 """
@@ -8,6 +8,7 @@ could not be placed keeps the sentence that says why.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import time
 from collections import Counter
@@ -18,16 +19,18 @@ from farhand_worker import protocol
 
 from ..errors import FarhandError
 from ..lifecycle import Ending
-from ..model import Job
-from ..placement import Placement, Refusal, place
+from ..model import Job, Json
+from ..placement import Placement
+from ..resources import Capacity
 from ..store import Store
 from ..store.jobs import Leased
 from ..suitability import last_word
 from .bus import Bus, Notice
+from .choosing import RESERVE_AFTER_S, Choosing, Chosen
 from .consequences import Consequences
 from .fitness import ARGUMENTS, MISSING, Fitness
-from .fleet import Fleet, Member
-from .queue import Queue, limit_of
+from .fleet import Fleet
+from .queue import Lane, Order, Queue, limit_of, order_of
 from .service import Service, Wakeup, delay_until
 
 log = logging.getLogger("farhand")
@@ -52,6 +55,7 @@ class Dispatcher(Service):
         wakeup: Wakeup,
         fitness: Fitness,
         handed_over: Callable[[float], None] = lambda _: None,
+        reserve_after_s: float = RESERVE_AFTER_S,
     ) -> None:
         super().__init__()
         self._store = store
@@ -61,6 +65,8 @@ class Dispatcher(Service):
         self._bus = bus
         self._wakeup = wakeup
         self._fitness = fitness
+        self._choosing = Choosing(fleet, queue, fitness, reserve_after_s)
+        self._reserve_at: float | None = None
         self._promised: Counter[str] = Counter()
         self._handed_over = handed_over
         self._handing: set[asyncio.Task[None]] = set()
@@ -81,26 +87,84 @@ class Dispatcher(Service):
             self._queue.ripen(time.time())
             if not self.holding_back:
                 self._pass()
-            await self._wakeup.wait(delay_until(self._queue.next_due_at(), time.time))
+            due_at = min((at for at in (self._queue.next_due_at(), self._reserve_at) if at), default=None)
+            await self._wakeup.wait(delay_until(due_at, time.time))
 
     def _pass(self) -> None:
-        """Promise slots until nothing more can be placed."""
-        blocked: set[object] = set()
-        while True:
-            heads = [job for job in self._queue.heads() if self._queue.lane_of(job) not in blocked]
-            if not heads:
-                return
-            for job in heads:
-                full = self._limit_reached(job)
-                placement = place(job.ask, self._fitness.candidates(job)) if not full else None
-                if placement is None or placement.worker is None:
-                    blocked.add(self._queue.lane_of(job))
-                    self._queue.explain(self._queue.lane_of(job), placement or full)
-                    if placement is not None:
-                        self._look_into(job, placement)
-                    continue
-                self._promise(job, self._fleet.member(placement.worker))
-                break
+        """Promise slots until nothing more can be placed. A lane whose head cannot be placed is done with."""
+        now = time.time()
+        self._reserve_at = None
+        self._choosing.review()
+        lanes = self._queue.lanes()
+        self._serve_descendants(lanes, now)
+        while lanes:
+            _, lane = heapq.heappop(lanes)
+            job = self._queue.head(lane)
+            if job is not None and self._place(job, lane, now):
+                self._push(lanes, lane)
+
+    def _push(self, lanes: list[tuple[Order, Lane]], lane: Lane) -> None:
+        head = self._queue.head(lane)
+        if head is not None:
+            heapq.heappush(lanes, (order_of(head), lane))
+
+    def _serve_descendants(self, lanes: list[tuple[Order, Lane]], now: float) -> None:
+        """Slots that blocked runs gave back go to calls first, whatever else is more urgent."""
+        given_back = self._fleet.given_back()
+        for _, lane in sorted(lanes) if given_back else ():
+            while given_back and (job := self._queue.head(lane)) is not None and job.parent_job is not None:
+                chosen = self._choosing.choose(job, lane, now, given_back)
+                if chosen is None or not any(kin.blocked for kin in self._fleet.kin_of(job)):
+                    break
+                self._promise(job, chosen)
+                given_back = self._fleet.given_back()
+
+    def _place(self, job: Job, lane: Lane, now: float) -> bool:
+        """Hand the head of a lane over, or say why not."""
+        full = self._limit_reached(job)
+        if full:
+            self._queue.explain(lane, full)
+            return False
+        chosen = self._choosing.choose(job, lane, now)
+        if chosen is not None:
+            self._promise(job, chosen)
+            return True
+        self._queue.explain(lane, lambda: self._choosing.explain(job, time.time()))
+        if self._choosing.may_be_hopeless(job) and self._look_into(job, self._choosing.explain(job, now)):
+            return True
+        due_at = self._choosing.reserve(job, lane, now)
+        if due_at is not None:
+            self._reserve_at = min(due_at, self._reserve_at or due_at)
+        return False
+
+    def _look_into(self, job: Job, placement: Placement) -> bool:
+        """Ask what is not known of the workers; whether the job fails, as it never will go anywhere.
+
+        What it asks for is held by those that wait for it, or its code is against the last worker.
+        """
+        self._fitness.look_into(job, placement.refusals)
+        last = last_word(placement.refusals)
+        if last is not None:
+            message, error = f"{last.worker} {last.message}", self._fitness.error(job, last)
+            self._give_up(job, _FAILED[last.code], message, error)
+        elif placement.hopeless:
+            self._give_up(job, "unplaceable", placement.message, None)
+        return last is not None or placement.hopeless
+
+    def _give_up(self, job: Job, reason: str, message: str, error: Json | None) -> None:
+        self._queue.take(job)
+        self._in_background(self._fail(job, reason, message, error))
+
+    async def _fail(self, job: Job, reason: str, message: str, error: Json | None) -> None:
+        try:
+            changes = await self._store.jobs.fail(job.id, reason, message, error, time.time())
+        except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
+            log.exception("job %s could not be failed, trying again", job.id)
+            await asyncio.sleep(_RETRY_S)
+            self._put_back(job)
+        else:
+            self._consequences.follow(changes)
+            self._wakeup.set()
 
     def _limit_reached(self, job: Job) -> str:
         """In words, when as many runs of the job's flow are under way as it allows; empty otherwise."""
@@ -112,42 +176,25 @@ class Dispatcher(Service):
             return ""
         return f"waits for another run of {job.flow} to end; {under_way} of at most {limit} are under way"
 
-    def _look_into(self, job: Job, placement: Placement) -> None:
-        """Ask what is not known of the workers; fail the job when its code is against the last of them."""
-        self._fitness.look_into(job, placement.refusals)
-        last = last_word(placement.refusals)
-        if last is not None:
-            self._queue.take(job)
-            self._in_background(self._fail(job, last))
-
-    async def _fail(self, job: Job, last: Refusal) -> None:
-        error = self._fitness.error(job, last)
-        message = f"{last.worker} {last.message}"
-        try:
-            changes = await self._store.jobs.fail(job.id, _FAILED[last.code], message, error, time.time())
-        except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
-            log.exception("job %s could not be failed, trying again", job.id)
-            await asyncio.sleep(_RETRY_S)
-            self._put_back(job)
-        else:
-            self._consequences.follow(changes)
-            self._wakeup.set()
+    def _promise(self, job: Job, chosen: Chosen) -> None:
+        self._queue.take(job)
+        self._choosing.placed(job, chosen.member)
+        chosen.member.promise(job, chosen.fell_back)
+        self._promised[job.flow] += job.kind == "run"
+        self._in_background(self._hand_over(job, chosen))
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._handing.add(task)
         task.add_done_callback(self._handing.discard)
 
-    def _promise(self, job: Job, member: Member) -> None:
-        self._queue.take(job)
-        member.promised += 1
-        self._promised[job.flow] += job.kind == "run"
-        self._in_background(self._hand_over(job, member))
-
-    async def _hand_over(self, job: Job, member: Member) -> None:
+    async def _hand_over(self, job: Job, chosen: Chosen) -> None:
+        member = chosen.member
         link = member.link
         try:
-            leased = await self._store.jobs.lease(job.id, member.name, member.parallel, time.time())
+            leased = await self._store.jobs.lease(
+                job.id, member.name, member.capacity, time.time(), fell_back=chosen.fell_back
+            )
             if leased is not None and leased.job.lease is not None:
                 self._fleet.hold(member, leased.job, leased.job.lease)
         except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
@@ -156,14 +203,15 @@ class Dispatcher(Service):
             self._put_back(job)
             return
         finally:
-            member.promised -= 1
+            member.settle(job.id)
             self._promised[job.flow] -= job.kind == "run"
         if leased is None:
             await self._reconsider(job)
         elif link is None or link is not member.link:
             await self._take_back(leased)
         else:
-            link.send(_assign(leased))
+            self._queue.relane(leased.job.run, time.time())
+            link.send(_assign(leased, member.capacity))
             link.expect(leased.job.id, leased.job.lease or 0)
             if leased.job.attempt == 1:
                 self._handed_over(time.time() - max(job.created_at, job.not_before))
@@ -205,7 +253,7 @@ class Dispatcher(Service):
         await asyncio.gather(*self._handing, return_exceptions=True)
 
 
-def _assign(leased: Leased) -> protocol.Assign:
+def _assign(leased: Leased, capacity: Capacity) -> protocol.Assign:
     job = leased.job
     return protocol.Assign(
         job=job.id,
@@ -222,8 +270,17 @@ def _assign(leased: Leased) -> protocol.Assign:
         strict=job.settings.strict_lease,
         kept=leased.kept,
         settings=_for_the_worker(leased),
+        cpus=job.ask.cpus,
+        devices=_devices(job, capacity),
         fingerprint=job.fingerprint,
     )
+
+
+def _devices(job: Job, capacity: Capacity) -> list[str] | None:
+    """The GPUs that the job's engine is to see; None: those that its worker sees."""
+    if job.ask.gpus is None or (job.ask.gpus > 0 and capacity.devices is None):
+        return None
+    return list(job.devices)
 
 
 def _for_the_worker(leased: Leased) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Fitness:
     def candidates(self, job: Job) -> list[Candidate]:
         """The workers the job could be placed on, now or soon, each with what its code has against it."""
         return [
-            replace(member.as_candidate(), against=self.against(job, member))
+            replace(member.candidate, against=self.against(job, member))
             for member in self._fleet
             if member.state != OFFLINE
         ]

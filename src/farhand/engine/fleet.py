@@ -8,19 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from farhand_worker import protocol
 
-from ..model import Job
-from ..placement import Candidate
+from ..model import Ask, Job
+from ..placement import Candidate, Kin, Reservation, refuse_ever
+from ..resources import Capacity, Lease, held_by, taken
 
 AWAITED = "awaited"
 ONLINE = "online"
 LOST = "lost"
 OFFLINE = "offline"
+
+UNKNOWN = protocol.Inventory()
+"""Of a worker that has told nothing of its machine."""
 
 
 class Link(Protocol):
@@ -54,17 +59,27 @@ class Holding:
         return self.job.settings.strict_lease
 
 
-@dataclass(slots=True)
+def _nobody(*_: Any) -> None:
+    """Nobody waits for changes of this worker."""
+
+
+_SEEN = frozenset({"labels", "parallel", "inventory", "state", "leaving", "drained_by", "link"})
+"""What placement knows of a worker by itself: a change of it may change where every job could go."""
+
+
+@dataclass(eq=False)
 class Member:
-    """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promised``: leases being made;
-    ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a message; ``behind``: the
-    jobs of which it has not told everything yet, as its last heartbeat said; ``leaving``: a signal told it to
-    end; ``drained_by``: who ordered that it takes nothing new.
+    """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promises``: jobs whose leases are being
+    made, with what each will take; ``reserved``: who has its next free amounts; ``skew_s``: how far its wall
+    clock is ahead of ours, give or take the way of a message; ``behind``: the jobs of which it has not told
+    everything yet, as its last heartbeat said; ``leaving``: a signal told it to end; ``drained_by``: who
+    ordered that it takes nothing new.
     """
 
     name: str
     labels: frozenset[str] = frozenset()
     parallel: int = 0
+    inventory: protocol.Inventory = UNKNOWN
     instance: str = ""
     host: str = ""
     python: str = ""
@@ -77,10 +92,19 @@ class Member:
     heard_at: float | None = None
     closed_at: float | None = None
     behind: frozenset[str] = frozenset()
-    promised: int = 0
     skew_s: float | None = None
-    holdings: dict[int, Holding] = field(default_factory=dict)
+    promises: dict[str, Lease] = field(default_factory=dict[str, Lease])
+    holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _reserved: Reservation | None = None
+    _candidate: Candidate | None = None
+    _changed: Callable[..., None] = _nobody
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name in _SEEN:
+            object.__setattr__(self, "_candidate", None)
+            self._changed()
 
     @property
     def draining(self) -> bool:
@@ -90,13 +114,83 @@ class Member:
     @property
     def busy(self) -> int:
         """Slots taken or promised."""
-        return len(self.holdings) + self.promised
+        return self.candidate.in_use.slots
 
-    def as_candidate(self) -> Candidate:
+    @property
+    def calls_running(self) -> int:
+        """Placed calls that take a slot, or were promised one."""
+        return sum(1 for lease in self.leases if lease.depth and not lease.blocked)
+
+    @property
+    def capacity(self) -> Capacity:
+        """What it lends."""
+        known = self.inventory
+        devices = None if known.devices is None else tuple(known.devices)
+        return Capacity(self.parallel, known.cpus, known.gpus, known.ram_mb, devices)
+
+    @property
+    def leases(self) -> list[Lease]:
+        """What it holds or was promised, as far as that counts."""
+        return [*(lease_of(holding.job) for holding in self.holdings.values()), *self.promises.values()]
+
+    @property
+    def candidate(self) -> Candidate:
         """This worker as placement sees it: without a session it takes nothing, whatever its state."""
-        reachable = self.link is not None or self.state == OFFLINE
-        state = LOST if self.state == AWAITED or not reachable else self.state
-        return Candidate(self.name, self.labels, self.parallel, self.busy, state, self.draining)
+        if self._candidate is None:
+            reachable = self.link is not None or self.state == OFFLINE
+            state = LOST if self.state == AWAITED or not reachable else self.state
+            leases, capacity = self.leases, self.capacity
+            self._candidate = Candidate(
+                self.name,
+                self.labels,
+                capacity,
+                taken(leases, capacity),
+                state,
+                self.draining,
+                tuple(lease.depth for lease in leases if lease.blocked),
+                self._reserved,
+            )
+        return self._candidate
+
+    @property
+    def reserved(self) -> Reservation | None:
+        """The job that its next free amounts are for."""
+        return self._reserved
+
+    def reserve(self, reservation: Reservation | None) -> None:
+        """Keep what it has for a job, or for nobody any more."""
+        self._reserved, self._candidate = reservation, None
+
+    def promise(self, job: Job, fell_back: bool = False) -> None:
+        """Count a job as taken while its lease is being made."""
+        devices = () if fell_back else ("",) * (job.ask.gpus or 0)
+        self.promises[job.id] = Lease(job.ask, devices, depth=job.depth)
+        self._candidate = None
+
+    def settle(self, job_id: str) -> None:
+        """The lease was made, or was not."""
+        self.promises.pop(job_id, None)
+        self._candidate = None
+
+    def hold(self, holding: Holding) -> None:
+        """Count a lease."""
+        self.holdings[holding.lease] = holding
+        self._candidate = None
+
+    def drop(self, lease: int) -> None:
+        """Count a lease no more."""
+        self.holdings.pop(lease, None)
+        self._candidate = None
+
+    def watched(self, changed: Callable[[], None]) -> Member:
+        """Have ``changed`` called when placement may decide otherwise because of what this worker is."""
+        self._changed = changed
+        return self
+
+
+def lease_of(job: Job) -> Lease:
+    """What a held job counts as."""
+    return Lease(job.ask, job.devices, job.blocked, job.depth)
 
 
 class Fleet:
@@ -106,6 +200,9 @@ class Fleet:
         self.times = times
         self._members: dict[str, Member] = {}
         self._holders: dict[str, tuple[Member, Holding]] = {}
+        self._runs_of: Counter[str] = Counter()
+        self._able: dict[Ask, list[Member]] = {}
+        self._blocked: set[Member] = set()
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self._members.values())
@@ -116,28 +213,80 @@ class Fleet:
 
     def member(self, name: str) -> Member:
         """The member of that name, made if there is none."""
-        return self._members.setdefault(name, Member(name))
+        known = self._members.get(name)
+        if known is None:
+            known = self._members[name] = Member(name).watched(self._able.clear)
+            self._able.clear()
+        return known
 
     def forget(self, name: str) -> None:
         """Have no member of that name any more."""
         self._members.pop(name, None)
+        self._able.clear()
 
     def candidates(self) -> list[Candidate]:
         """The workers a job could be placed on, now or soon."""
-        return [member.as_candidate() for member in self._members.values() if member.state != OFFLINE]
+        return [member.candidate for member in self._members.values() if member.state != OFFLINE]
+
+    def able(self, ask: Ask) -> list[Member]:
+        """The workers that could take a job that asks so, if they had room. Kept until a worker changes."""
+        found = self._able.get(ask)
+        if found is None:
+            found = self._able[ask] = [
+                member
+                for member in self._members.values()
+                if member.state != OFFLINE and refuse_ever(ask, member.candidate) is None
+            ]
+        return found
+
+    def given_back(self) -> set[str]:
+        """The workers with a free slot that a blocked run has given back and no call has taken since."""
+        return {
+            member.name
+            for member in self._blocked
+            if member.candidate.room > 0 and member.calls_running < len(member.candidate.blocked)
+        }
+
+    def kin_of(self, job: Job) -> tuple[Kin, ...]:
+        """The ancestors of a placed call that are live, the nearest first."""
+        kin: list[Kin] = []
+        parent = job.parent_job
+        while parent is not None and (held := self._holders.get(parent)) is not None:
+            member, above = held[0], held[1].job
+            keeps = held_by(replace(lease_of(above), blocked="blocked"), member.capacity)
+            kin.append(Kin(above.id, above.run, above.name, member.name, above.blocked == "blocked", keeps))
+            parent = above.parent_job
+        return tuple(kin)
 
     def hold(self, member: Member, job: Job, lease: int) -> None:
         """Record that ``member`` holds ``lease`` on ``job``."""
         earlier = self._holders.get(job.id)
         if earlier is not None:
-            earlier[0].holdings.pop(earlier[1].lease, None)
+            self._forget(*earlier)
         if earlier is not None and earlier[1].lease == lease:
             holding = replace(earlier[1], job=job)
         else:
             since = None if job.started_at is None else time.monotonic()
             holding = Holding(job, lease, since, since)
-        member.holdings[lease] = holding
+        member.hold(holding)
         self._holders[job.id] = (member, holding)
+        self._runs_of[job.flow] += job.kind == "run"
+        if job.blocked:
+            self._note_blocked(member)
+
+    def changed(self, job: Job) -> None:
+        """A job that is held counts otherwise now: it is blocked, or goes on."""
+        held = self._holders.get(job.id)
+        if held is not None and held[1].lease == job.lease:
+            held[1].job = job
+            held[0].hold(held[1])
+            self._note_blocked(held[0])
+
+    def _note_blocked(self, member: Member) -> None:
+        if member.candidate.blocked:
+            self._blocked.add(member)
+        else:
+            self._blocked.discard(member)
 
     def release(self, job_id: str, lease: int) -> Member | None:
         """Forget a lease that ended; returns who held it."""
@@ -145,8 +294,14 @@ class Fleet:
         if held is None or held[1].lease != lease:
             return None
         del self._holders[job_id]
-        held[0].holdings.pop(lease, None)
+        self._forget(*held)
         return held[0]
+
+    def _forget(self, member: Member, holding: Holding) -> None:
+        member.drop(holding.lease)
+        if holding.job.blocked:
+            self._note_blocked(member)
+        self._runs_of[holding.job.flow] -= holding.job.kind == "run"
 
     def reported(self, job_id: str, lease: int, now: float, started: bool) -> bool:
         """A report was recorded at ``now`` (monotonic); whether anything waits for this job's reports."""
@@ -163,11 +318,7 @@ class Fleet:
 
     def running_of(self, flow: str) -> int:
         """How many runs of a flow are handed over."""
-        return sum(
-            1
-            for _, holding in self._holders.values()
-            if (holding.job.flow, holding.job.kind) == (flow, "run")
-        )
+        return self._runs_of[flow]
 
     def holder(self, job_id: str) -> tuple[Member, Holding] | None:
         """Who holds ``job_id`` now."""

@@ -1,22 +1,25 @@
 """The queued jobs in memory, in the order they are due: priority, then age.
 
-The store is the truth and every claim is decided there; this is an index of it. Jobs that ask for the
-same thing and are of the same code wait in one lane (runs of a flow with a limit of its own in one of
-theirs), and only the head of a lane is ever placed: the cost of a dispatch grows with the number of different
-asks, not with the number of jobs that wait.
+The store is the truth and every claim is decided there; this is an index of it. Jobs whose placement depends
+on the same things wait in one lane, and only the head of a lane is ever placed: the cost of a dispatch grows
+with the number of different asks, not with the number of jobs that wait.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from ..model import Ask, Job, Run
-from ..placement import Placement, Refusal
+from ..placement import AFFINITY_S, Kin, Placement, Refusal
+from ..resources import Amounts
+
+Order = tuple[int, float, str]
+"""What the queue goes by: priority, then age, then the id."""
 
 _Entry = tuple[int, float, str, int, Job]
 
@@ -35,16 +38,30 @@ class Waiting:
 
 
 class Lane(NamedTuple):
-    """What the jobs of a lane have in common: what they ask for, their code, whose limit they share.
+    """What the jobs of a lane have in common: all that their placement depends on.
 
-    ``alone`` is the one job of a lane of its own.
+    ``module`` is that of their code; ``flow`` is set where its runs share a limit; ``alone`` is the one job
+    of a lane of its own; ``earlier`` is the worker they were on, which they prefer for a while; ``kin`` are
+    the workers on which ancestors are live, with the GPUs and memory kept there.
     """
 
     ask: Ask
-    fingerprint: str
-    module: str
-    limited: str
-    alone: str
+    fingerprint: str = ""
+    module: str = ""
+    flow: str = ""
+    alone: str = ""
+    depth: int = 0
+    earlier: str = ""
+    kin: frozenset[tuple[str, Amounts]] = frozenset()
+
+
+Reason = Callable[[], Placement]
+"""Finds out, when it is asked, why the head of a lane waits."""
+
+
+def order_of(job: Job) -> Order:
+    """The place of a job among all that are queued."""
+    return (-job.priority, job.age_at, job.id)
 
 
 def limit_of(job: Job) -> int | None:
@@ -57,15 +74,22 @@ def _moment(at: float) -> str:
 
 
 class Queue:
-    """Queued jobs by ask. A job is in it at most once; adding it again replaces it."""
+    """Queued jobs by lane. A job is in it at most once; adding it again replaces it.
 
-    def __init__(self) -> None:
+    ``kin_of`` tells the live ancestors of a job.
+    """
+
+    def __init__(self, kin_of: Callable[[Job], tuple[Kin, ...]] = lambda _: ()) -> None:
+        self._kin_of = kin_of
         self._lanes: dict[Lane, list[_Entry]] = {}
         self._delayed: list[tuple[float, str]] = []
+        self._held_to_earlier: list[tuple[float, str]] = []
         self._jobs: dict[str, Job] = {}
+        self._places: dict[str, tuple[Lane, int]] = {}
         self._of_run: dict[str, str] = {}
         self._calls: dict[str, dict[str, None]] = {}
-        self._reasons: dict[Lane, Placement | str] = {}
+        self._reasons: dict[Lane, Reason | str] = {}
+        self._found: dict[Lane, Placement] = {}
         self._entries = itertools.count()
         self._ripe_at = 0.0
         self._apart: set[str] = set()
@@ -76,6 +100,7 @@ class Queue:
     def add(self, job: Job, now: float) -> None:
         """Queue ``job``; it is due at its ``not_before`` (epoch seconds)."""
         self._jobs[job.id] = job
+        self._places.pop(job.id, None)
         if job.kind == "run":
             self._of_run[job.run] = job.id
         else:
@@ -83,13 +108,7 @@ class Queue:
         if job.not_before > now:
             heapq.heappush(self._delayed, (job.not_before, job.id))
         else:
-            self._enter(job)
-
-    def lane_of(self, job: Job) -> Lane:
-        """The lane in which a job waits."""
-        limited = "" if limit_of(job) is None else job.flow
-        alone = job.id if job.id in self._apart else ""
-        return Lane(job.ask, job.fingerprint, job.entry.partition(":")[0], limited, alone)
+            self._enter(job, now)
 
     def set_apart(self, job_id: str) -> None:
         """Let a job that is not in the queue wait in a lane of its own: what holds it up holds up none."""
@@ -110,27 +129,55 @@ class Queue:
             _, job_id = heapq.heappop(self._delayed)
             job = self._jobs.get(job_id)
             if job is not None and job.not_before <= now:
-                self._enter(job)
+                self._enter(job, now)
+        while self._held_to_earlier and self._held_to_earlier[0][0] <= now:
+            self._enter_again(heapq.heappop(self._held_to_earlier)[1], now)
 
     def next_due_at(self) -> float | None:
-        """When the next delayed job is due (epoch seconds)."""
-        return self._delayed[0][0] if self._delayed else None
+        """When the next delayed job is due, or no longer held to the worker it was on (epoch seconds)."""
+        return min((due[0][0] for due in (self._delayed, self._held_to_earlier) if due), default=None)
+
+    def relane(self, run_id: str, now: float) -> None:
+        """An ancestor of the run's calls came to a worker or left one: they wait in other lanes now."""
+        for job_id in self._calls.get(run_id, ()):
+            self._enter_again(job_id, now)
 
     def heads(self) -> list[Job]:
         """The first job of every lane, most urgent first."""
-        heads = [(lane[0], ask) for ask in list(self._lanes) if (lane := self._settled(ask))]
-        return [entry[-1] for entry, _ in sorted(heads, key=lambda head: head[0][:3])]
+        heads = [lane[0] for key in list(self._lanes) if (lane := self._settled(key))]
+        return [entry[-1] for entry in sorted(heads, key=lambda entry: entry[:3])]
+
+    def lanes(self) -> list[tuple[Order, Lane]]:
+        """Every lane by the place of its head, as a heap."""
+        found = [(lane[0][:3], key) for key in list(self._lanes) if (lane := self._settled(key))]
+        heapq.heapify(found)
+        return found
+
+    def head(self, lane: Lane) -> Job | None:
+        """The first job of a lane."""
+        entries = self._settled(lane) if lane in self._lanes else None
+        return entries[0][-1] if entries else None
+
+    def lane_of(self, job: Job) -> Lane | None:
+        """The lane in which a job waits; None for one that is not due or not queued."""
+        place = self._places.get(job.id)
+        return None if place is None else place[0]
+
+    def knows(self, job_id: str) -> bool:
+        """Whether the job is queued."""
+        return job_id in self._jobs
 
     def take(self, job: Job) -> None:
-        """Remove the head of a lane, to hand it over."""
-        lane = self._settled(self.lane_of(job))
-        if lane and lane[0][-1] is job:
-            heapq.heappop(lane)
+        """Remove a job, to hand it over."""
+        lane = self.lane_of(job)
         self._forget(job.id)
+        if lane is not None:
+            self._settled(lane)
 
-    def explain(self, lane: Lane, reason: Placement | str) -> None:
-        """Remember why the head of a lane waits: the workers that were considered, or a limit in words."""
+    def explain(self, lane: Lane, reason: Reason | str) -> None:
+        """Remember why the head of a lane waits: a limit in words, or how to find it out when it is asked."""
         self._reasons[lane] = reason
+        self._found.pop(lane, None)
 
     def reason_of_run(self, run_id: str) -> str:
         """Why a run's own job waits, in one sentence; empty when it is not queued or was not looked at."""
@@ -148,11 +195,15 @@ class Queue:
             return None
         if job.not_before > self._ripe_at:
             return Waiting("delayed", f"waits until {_moment(job.not_before)}", until=job.not_before)
-        placement = self._reasons.get(self.lane_of(job))
-        if placement is None:
+        lane = self.lane_of(job)
+        reason = None if lane is None else self._reasons.get(lane)
+        if lane is None or reason is None:
             return Waiting("in_line", "")
-        if isinstance(placement, str):
-            return Waiting("limit", placement)
+        if isinstance(reason, str):
+            return Waiting("limit", reason)
+        placement = self._found.get(lane)
+        if placement is None:
+            placement = self._found[lane] = reason()
         code = "no_worker" if all(refusal.for_good for refusal in placement.refusals) else "busy"
         return Waiting(code, placement.message, placement.refusals)
 
@@ -172,6 +223,7 @@ class Queue:
 
     def _forget(self, job_id: str) -> None:
         job = self._jobs.pop(job_id, None)
+        self._places.pop(job_id, None)
         if job is None:
             return
         if job.kind == "run":
@@ -181,17 +233,44 @@ class Queue:
             if not calls:
                 del self._calls[job.run]
 
-    def _enter(self, job: Job) -> None:
-        lane = self._lanes.setdefault(self.lane_of(job), [])
-        # The count keeps two records of one job from being compared: what was replaced stays for a while.
-        heapq.heappush(lane, (-job.priority, job.age_at, job.id, next(self._entries), job))
+    def _enter(self, job: Job, now: float) -> None:
+        until = earlier_until(job)
+        lane = Lane(
+            job.ask,
+            job.fingerprint,
+            job.entry.partition(":")[0],
+            "" if limit_of(job) is None else job.flow,
+            job.id if job.id in self._apart else "",
+            job.depth,
+            job.last_worker or "" if until > now else "",
+            frozenset((kin.worker, kin.keeps) for kin in self._kin_of(job))
+            if job.parent_job
+            else frozenset(),
+        )
+        if lane.earlier:
+            heapq.heappush(self._held_to_earlier, (until, job.id))
+        # The number keeps two records of one job from being compared: what was replaced stays for a while.
+        number = next(self._entries)
+        self._places[job.id] = lane, number
+        heapq.heappush(self._lanes.setdefault(lane, []), (*order_of(job), number, job))
 
-    def _settled(self, lane_key: Lane) -> list[_Entry]:
+    def _enter_again(self, job_id: str, now: float) -> None:
+        """A job that is due changes its lane; its entry in the old one is passed over later."""
+        if job_id in self._places:
+            self._enter(self._jobs[job_id], now)
+
+    def _settled(self, key: Lane) -> list[_Entry]:
         """The lane, with a live head: entries of jobs that left or were replaced are dropped."""
-        lane = self._lanes[lane_key]
-        while lane and self._jobs.get(lane[0][-1].id) is not lane[0][-1]:
+        lane = self._lanes.get(key, [])
+        while lane and self._places.get(lane[0][2]) != (key, lane[0][3]):
             heapq.heappop(lane)
         if not lane:
-            del self._lanes[lane_key]
-            self._reasons.pop(lane_key, None)
+            self._lanes.pop(key, None)
+            self._reasons.pop(key, None)
+            self._found.pop(key, None)
         return lane
+
+
+def earlier_until(job: Job) -> float:
+    """Until when a job prefers the worker it was on (epoch seconds); 0 for one that was on none."""
+    return max(job.queued_at, job.not_before) + AFFINITY_S if job.last_worker else 0.0

@@ -18,6 +18,7 @@ from .audit import Audit
 from .backup import Backup
 from .blob_access import BlobAccess
 from .bus import Bus
+from .choosing import RESERVE_AFTER_S
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .doctor import Doctor
@@ -63,14 +64,15 @@ class Services:
         environment: Mapping[str, str] | None = None,
         keep_s: float = 0.0,
         keep_audit_s: float = 0.0,
+        reserve_after_s: float = RESERVE_AFTER_S,
     ) -> None:
         self.store = store
         self.times = times
         self.blobs = Blobs(home / "blobs")
         self.masker = Masker()
         self.bus = Bus()
-        self.queue = Queue()
         self.fleet = Fleet(times)
+        self.queue = Queue(self.fleet.kin_of)
         wakeup = Wakeup()
         self.imports = ImportChecks(self.fleet, wakeup, self.blobs.has)
         self.fitness = Fitness(self.fleet, self.imports, self.queue, wakeup)
@@ -85,6 +87,7 @@ class Services:
             wakeup,
             self.fitness,
             self.vitals.handed_over,
+            reserve_after_s,
         )
         self.worker_events = WorkerEvents(store, self.bus)
         self.rescuer = Rescuer(store, self.fleet, consequences, self.worker_events)
@@ -131,11 +134,11 @@ class Services:
         now = time.time()
         for name in await self.secrets.load():
             log.error("the secret %r was sealed with another key; put the key back, or set it anew", name)
-        for job in await self.store.jobs.queued():
-            self.queue.add(job, now)
         for job in await self.store.jobs.held():
             if job.lease is not None:
                 self.fleet.hold(self.fleet.member(job.worker or LOCAL_WORKER), job, job.lease)
+        for job in await self.store.jobs.queued():
+            self.queue.add(job, now)
         for worker in await self.store.workers.list():
             if worker.state != "offline":
                 self.fleet.member(worker.name)

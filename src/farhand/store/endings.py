@@ -34,6 +34,7 @@ _ERRORS = {
     "cancelled": ("Cancelled", "the call was cancelled"),
     "timeout": ("TimedOut", "the call took longer than its timeout"),
     "silence": ("TimedOut", "the call was silent for longer than its silence_timeout"),
+    "unplaceable": ("Unplaceable", "no worker can ever take the call"),
     "worker_lost": ("WorkerLost", "worker went away mid-call"),
 }
 """Reason of a call's end → the exception its parent sees when user code raised none."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..lifecycle import JOB, may_advance
-from ..model import Attempt, Job, Json, Run
+from ..model import Ask, Attempt, Job, Json, Run
+from ..placement import without_preference
+from ..resources import ONE_SLOT, Capacity, Lease, blocked_at, blocked_bound, lacks, need, pick, taken
 from . import nested
 from .changes import Changes, Effects, Leased
 from .database import Database
@@ -53,26 +55,43 @@ class Jobs:
         return await self._database.write(write)
 
     async def lease(
-        self, job_id: str, worker: str, parallel: int, now: float, git: str = ""
+        self,
+        job_id: str,
+        worker: str,
+        capacity: Capacity,
+        now: float,
+        git: str = "",
+        fell_back: bool = False,
     ) -> Leased | None:
-        """Hand a queued job to a worker under a new lease; ``git`` is that of the worker's own checkout.
+        """Hand a queued job to a worker under a new lease, with the devices that it asks for.
 
-        None when the job is not queued (any more), the worker's ``parallel`` slots are taken, or as many
-        runs of its flow are under way as it allows. Both are counted from live leases in this very
-        transaction, so there is no counter that could leak.
+        ``git`` is the state of the worker's own checkout.
+
+        None when the job is not queued (any more), what it needs is not free in the worker's ``capacity``,
+        or as many runs of its flow are under way as it allows. All is summed up from live leases in this
+        very transaction, so there is no counter that could leak. ``fell_back``: it goes to the server
+        without what it prefers, so it is given no GPU.
         """
         return await self._database.write(
-            lambda connection: _lease(connection, job_id, worker, parallel, now, git)
+            lambda connection: _lease(connection, job_id, worker, capacity, now, git, fell_back)
         )
 
 
 def _lease(
-    connection: Connection, job_id: str, worker: str, parallel: int, now: float, git: str
+    connection: Connection,
+    job_id: str,
+    worker: str,
+    capacity: Capacity,
+    now: float,
+    git: str,
+    fell_back: bool,
 ) -> Leased | None:
     job = load_job(connection, job_id)
     if job is None or not may_advance(JOB, job.state, "leased"):
         return None
-    if live_of(connection, worker) >= parallel:
+    ask = without_preference(job.ask) if fell_back else job.ask
+    devices = _fit(connection, ask, job.depth, worker, capacity)
+    if devices is None:
         return None
     limit = job.settings.max_concurrent
     if limit is not None and job.kind == "run" and live_runs_of(connection, job.flow) >= limit:
@@ -81,7 +100,16 @@ def _lease(
         connection.execute("UPDATE meta SET lease = lease + 1 WHERE id = 1 RETURNING lease").fetchone()[0]
     )
     number = job.attempt + 1
-    job = move_job(connection, job, "leased", lease=lease, worker=worker, attempt=number, started_at=None)
+    job = move_job(
+        connection,
+        job,
+        "leased",
+        lease=lease,
+        worker=worker,
+        attempt=number,
+        started_at=None,
+        devices=devices,
+    )
     attempt = Attempt(
         lease, job.id, job.run, number, worker, now, fingerprint=job.fingerprint, git=git or job.git
     )
@@ -91,12 +119,40 @@ def _lease(
     return Leased(job, run, kept, nested.open_keys(connection, job.run) if number > 1 else {})
 
 
-def live_of(connection: Connection, worker: str) -> int:
-    """How many slots of a worker are taken."""
-    row = connection.execute(
-        "SELECT count(*) FROM jobs WHERE worker = ? AND state IN ('leased', 'running')", (worker,)
-    ).fetchone()
-    return int(row[0])
+def _fit(
+    connection: Connection, ask: Ask, depth: int, worker: str, capacity: Capacity
+) -> tuple[str, ...] | None:
+    """The devices for a job that asks so, if the worker has room for it; None if it has not."""
+    needed = need(ask)
+    if needed == ONE_SLOT:  # what most jobs need is counted without reading what others asked for
+        running, blocked = connection.execute(_COUNT, (depth, worker)).fetchone()
+        fits = int(running) < capacity.slots and int(blocked) < blocked_bound(capacity)
+        return () if fits else None
+    leases = live_on(connection, worker)
+    if lacks(needed, taken(leases, capacity), capacity):
+        return None
+    if blocked_at(leases, depth) >= blocked_bound(capacity):
+        return None
+    return pick(needed.gpus, leases, capacity)
+
+
+_COUNT = (
+    "SELECT count(CASE WHEN blocked = '' THEN 1 END),"
+    " count(CASE WHEN blocked <> '' AND depth >= ? THEN 1 END)"
+    " FROM jobs WHERE worker = ? AND state IN ('leased', 'running')"
+)
+
+
+def live_on(connection: Connection, worker: str) -> list[Lease]:
+    """The live leases of a worker, as far as they count."""
+    rows = connection.execute(
+        "SELECT ask, devices, blocked, depth FROM jobs WHERE worker = ? AND state IN ('leased', 'running')",
+        (worker,),
+    ).fetchall()
+    return [
+        Lease(JOBS.read("ask", ask), JOBS.read("devices", devices), blocked, int(depth))
+        for ask, devices, blocked, depth in rows
+    ]
 
 
 def live_runs_of(connection: Connection, flow: str) -> int:

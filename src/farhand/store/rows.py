@@ -88,10 +88,11 @@ class Mapper(Generic[R]):
         self._json = frozenset(json)
         self._values = attrgetter(*names)
         self._encoded = [names.index(name) for name in json]
-        self._decoders: list[tuple[int, Callable[[Any], Any]]] = [
-            *((names.index(name), _decoder(type_)) for name, type_ in json.items()),
-            *((names.index(name), bool) for name in flags),
-        ]
+        self._readers: dict[str, Callable[[Any], Any]] = {
+            **{name: _decoder(type_) for name, type_ in json.items()},
+            **dict.fromkeys(flags, bool),
+        }
+        self._decoders = [(names.index(name), decode) for name, decode in self._readers.items()]
 
     def load(self, row: Row) -> R:
         """The record in a row of `columns`."""
@@ -108,6 +109,10 @@ class Mapper(Generic[R]):
             if values[index] is not None:
                 values[index] = _encode(values[index]).decode()
         return tuple(values)
+
+    def read(self, name: str, text: Any) -> Any:
+        """One field out of its column."""
+        return self._readers[name](text)
 
     def value(self, name: str, value: Any) -> Any:
         """One field as its column keeps it."""

@@ -150,7 +150,7 @@ async def test_a_claim_that_the_store_refuses_is_looked_at_again(
     await world.attach()
     queued, cancelled = await world.start_run(age_at=1.0), await world.start_run(age_at=2.0)
 
-    async def no_lease(*_: Any) -> None:
+    async def no_lease(*_: Any, **__: Any) -> None:
         return None
 
     monkeypatch.setattr(world.store.jobs, "lease", no_lease)
@@ -167,7 +167,7 @@ async def test_a_claim_that_cannot_even_be_looked_at_keeps_the_job(
     await world.attach()
     job = await world.start_run()
 
-    async def no_lease(*_: Any) -> None:
+    async def no_lease(*_: Any, **__: Any) -> None:
         return None
 
     async def broken(_: str) -> None:

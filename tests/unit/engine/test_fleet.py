@@ -27,13 +27,16 @@ def test_a_held_lease_takes_a_slot_until_it_is_released(fleet: Fleet) -> None:
     box = fleet.member("box")
     job = a_job("j1")
     fleet.hold(box, job, 7)
-    box.promised = 1
+    box.parallel = 4
+    box.promise(a_job("j2"))
     assert box.busy == 2
     held = fleet.holder("j1")
     assert held is not None
     assert held[0] is box
     assert fleet.release("j1", 7) is box
     assert box.busy == 1
+    box.settle("j2")
+    assert box.busy == 0
     assert fleet.holder("j1") is None
 
 
@@ -79,8 +82,8 @@ def test_placement_sees_a_worker_without_a_welcomed_session_as_lost(
     box.state, box.parallel, box.labels = state, 4, frozenset({"gpu"})
     box.link = FakeLink() if connected else None
     fleet.hold(box, a_job("j1"), 7)
-    candidate = box.as_candidate()
-    assert (candidate.state, candidate.busy, candidate.room) == (shown, 1, 3)
+    candidate = box.candidate
+    assert (candidate.state, candidate.in_use.slots, candidate.room) == (shown, 1, 3)
     assert candidate.labels == {"gpu"}
 
 

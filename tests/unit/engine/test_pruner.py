@@ -11,6 +11,7 @@ from farhand.blobs import Blobs
 from farhand.engine import pruner
 from farhand.engine.pruner import GRACE_S, Pruner
 from farhand.errors import Conflict
+from farhand.resources import Capacity
 from farhand.store.retention import Slice
 from farhand_worker import protocol
 
@@ -32,7 +33,7 @@ def age(blobs: Blobs, digest: str) -> str:
 async def ended(world, *events) -> str:
     """A run that has ended; returns its id."""
     job = await world.start_run()
-    leased = await world.store.jobs.lease(job.id, "box", 100, 1.0)
+    leased = await world.store.jobs.lease(job.id, "box", Capacity(100), 1.0)
     await world.report(
         leased.job, protocol.Started(LONG_AGO, 1, "3"), *events, protocol.Result("completed", 3.0)
     )

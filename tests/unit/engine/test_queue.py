@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farhand.engine import queue as queue_module
-from farhand.engine.queue import Queue
+from farhand.engine.queue import Lane, Queue
 from farhand.model import Ask, Job
-from farhand.placement import Placement
+from farhand.placement import Kin, Placement
+from farhand.resources import Amounts
 from tests.unit.engine.records import a_job
 
 GPU = Ask(labels=("gpu",))
@@ -135,8 +136,8 @@ def test_why_a_run_waits_is_told_for_its_own_job_only() -> None:
     own, call = a_job("own", run="r1", ask=GPU), a_job("call", run="r1", kind="call")
     for job in (own, call):
         queue.add(job, 10.0)
-    queue.explain(queue.lane_of(own), Placement(None, message="waits for label gpu"))
-    queue.explain(queue.lane_of(call), Placement(None, message="waits for a free slot"))
+    queue.explain(queue.lane_of(own), lambda: Placement(None, message="waits for label gpu"))
+    queue.explain(queue.lane_of(call), lambda: Placement(None, message="waits for a free slot"))
     assert queue.reason_of_run("r1") == "waits for label gpu"
     queue.take(next(job for job in queue if job.id == "call"))
     assert queue.reason_of_run("r1") == "waits for label gpu", "a call that left takes nothing along"
@@ -148,7 +149,7 @@ def test_why_a_run_waits_is_told_for_its_own_job_only() -> None:
 def test_a_reason_does_not_outlive_its_lane() -> None:
     queue = Queue()
     queue.add(a_job("a", run="r1"), 10.0)
-    queue.explain(queue.lane_of(a_job("a", run="r1")), Placement(None, message="waits for a free slot"))
+    queue.explain(queue.lane_of(a_job("a")), lambda: Placement(None, message="waits for a free slot"))
     drained(queue)
     queue.add(a_job("b", run="r2"), 10.0)
     assert queue.reason_of_run("r2") == ""
@@ -163,14 +164,14 @@ def test_the_cost_of_a_dispatch_does_not_grow_with_the_jobs_that_wait(
     for number in range(waiting):
         queue.add(a_job(f"{number:06}", ask=GPU if number % 2 else Ask()), 10.0)
     looked_at: list[str] = []
-    jobs: dict[str, Job] = queue._jobs
+    places = queue._places
 
-    class Counting(dict[str, Job]):
+    class Counting(dict[str, Any]):
         def get(self, key: str, default: Any = None) -> Any:
             looked_at.append(key)
             return super().get(key, default)
 
-    queue._jobs = Counting(jobs)
+    queue._places = Counting(places)
     assert len(queue.heads()) == 2
     assert len(looked_at) == 2
 
@@ -194,6 +195,28 @@ def test_with_thousands_of_lanes_a_take_touches_only_its_own(monkeypatch: pytest
     assert len(popped) == 1
     assert len(queue) == 2999
     assert heads[0] not in queue.heads()
+
+
+def test_a_job_that_comes_back_waits_ten_seconds_in_a_lane_of_its_own() -> None:
+    queue = Queue()
+    queue.add(a_job("back", age_at=1.0, queued_at=10.0, last_worker="box"), 10.0)
+    queue.add(a_job("other", age_at=2.0), 10.0)
+    assert [job.id for job in queue.heads()] == ["back", "other"]
+    assert queue.next_due_at() == 20.0
+    queue.ripen(20.0)
+    assert [job.id for job in queue.heads()] == ["back"]
+    assert queue.lane_of(queue.heads()[0]) == Lane(Ask(), module="weather")
+
+
+def test_calls_change_their_lane_with_the_workers_their_ancestors_are_on() -> None:
+    on: list[Kin] = []
+    queue = Queue(lambda _: tuple(on))
+    call = a_job("call", run="r1", kind="call", key="k", parent_job="own", depth=1)
+    queue.add(call, 10.0)
+    on.append(Kin("own", "r1", "f", "box", False))
+    queue.relane("r1", 10.0)
+    assert queue.lane_of(call) == Lane(Ask(), module="weather", depth=1, kin=frozenset({("box", Amounts())}))
+    assert drained(queue) == ["call"]
 
 
 operations = st.lists(

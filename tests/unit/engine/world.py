@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -38,8 +39,8 @@ class World:
 
     def __init__(self, store: Store, times: protocol.Times = TIMES) -> None:
         self.store = store
-        self.queue = Queue()
         self.fleet = Fleet(times)
+        self.queue = Queue(self.fleet.kin_of)
         self.bus = Bus()
         self.wakeup = Wakeup()
         self.imports = ImportChecks(self.fleet, self.wakeup, lambda _: True)
@@ -69,7 +70,7 @@ class World:
     async def start_run(self, **fields: Any) -> Job:
         """A new run, queued; returns its job."""
         run = a_run(new_id(), created_at=1.0)
-        job = a_job(new_id(), run=run.id, **fields)
+        job = a_job(new_id(), run=run.id, **{"queued_at": time.time(), **fields})
         run, job, _ = await self.store.runs.create(run, job)
         self.consequences.follow_start(run, job)
         return job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farhand_worker.environment import engine_environment, user_environment
+from farhand_worker.environment import THREAD_CAPS, engine_environment, user_environment
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,13 @@ def test_farhands_own_settings_are_left_out_without_a_word() -> None:
 def test_an_engine_gets_its_id_and_unbuffered_output() -> None:
     environ = engine_environment({"PATH": "/bin"}, "e.1")
     assert environ == {"PATH": "/bin", "FARHAND_ENGINE": "e.1", "PYTHONUNBUFFERED": "1"}
+
+
+def test_an_engine_is_told_the_cores_and_the_devices_that_its_job_was_given() -> None:
+    """Inherited masks and caps are those of the worker; what a job was given takes their place."""
+    base = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "OMP_NUM_THREADS": "64"}
+    environ = engine_environment(base, "e.1", 4, ("GPU-b",))
+    assert {environ[name] for name in THREAD_CAPS} == {"4"}
+    assert environ["CUDA_VISIBLE_DEVICES"] == "GPU-b"
+    assert engine_environment(base, "e.1", None, ())["CUDA_VISIBLE_DEVICES"] == ""
+    assert engine_environment(base, "e.1").items() >= base.items()

@@ -36,7 +36,8 @@ _DRAIN_BYTES_MAX = 4 * 1024 * 1024
 class Key(NamedTuple):
     """What one engine is good for: jobs of the same bundle, runtime, kind of deadline and set of secrets.
 
-    ``isolated`` is the one job of an engine that is not shared.
+    And of the same size: ``cpus`` and ``devices`` are told to it before it starts, None where the job was
+    given none. ``isolated`` is the one job of an engine that is not shared.
     """
 
     runtime: str
@@ -44,6 +45,8 @@ class Key(NamedTuple):
     strict: bool
     secrets: Tuple[str, ...] = ()
     isolated: str = ""
+    cpus: Optional[int] = None
+    devices: Optional[Tuple[str, ...]] = None
 
 
 class Ended(NamedTuple):
@@ -88,6 +91,7 @@ class Engine:
         self.pid: Optional[int] = None
         self.jobs = 0
         self.end: Optional[Ended] = None
+        self.gone = asyncio.Event()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.occupant: Optional[Occupant] = None
         self.timer: Optional[asyncio.TimerHandle] = None
@@ -120,6 +124,7 @@ class Engine:
     def finish(self, end: Ended) -> None:
         """The process is gone: read the rest of its output and tell its occupant."""
         self.end = end
+        self.gone.set()
         self.drain_output()
         self._close_pipe()
         self.channel.close()
@@ -184,6 +189,7 @@ class Pool:
         """An engine for ``key`` that is ready and reports to ``occupant``; look at its ``end``."""
         engine = self._warm(key)
         if engine is None:
+            await self._free_devices(key.devices or ())
             engine = await self._spawn(key, runtime)
             engine.occupant = occupant
             engine.timer = asyncio.get_running_loop().call_later(READY_S, self.kill, engine)
@@ -253,6 +259,19 @@ class Pool:
                 return engine
         return None
 
+    async def _free_devices(self, devices: Tuple[str, ...]) -> None:
+        """An engine that is done may still hold memory on its device: it ends before another has that."""
+        done = [
+            engine
+            for engine in self.engines.values()
+            if engine.occupant is None and set(engine.key.devices or ()) & set(devices)
+        ]
+        for engine in done:
+            if engine in self._idle:
+                self._retire(engine)
+        for engine in done:
+            await engine.gone.wait()
+
     async def _start_successor(self, engine: Engine) -> None:
         """Have the next engine of this kind ready by the time this one retires."""
         successor = await self._spawn(engine.key, engine.runtime)
@@ -271,7 +290,7 @@ class Pool:
         await asyncio.get_running_loop().create_unix_connection(lambda: engine.channel, sock=near)
         program = runtime / "farhand" / "sdk" / "engine.py"
         argv = [self._python, "-I", "-S", str(program), "--fd", str(CHANNEL_FD)]
-        environ = engine_environment(self._environ, engine.id)
+        environ = engine_environment(self._environ, engine.id, key.cpus, key.devices)
         if self.warden is None:
             os.close(far.detach())
             os.close(output_far)

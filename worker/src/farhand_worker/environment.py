@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Dict, Iterable, List, Mapping, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .protocol import ENGINE_ID_VARIABLE
+from .protocol import CUDA_MASK, ENGINE_ID_VARIABLE
 
 CREDENTIALS = (
     "*TOKEN*",
@@ -23,6 +23,15 @@ CREDENTIALS = (
 
 HARMLESS = ("TOKENIZERS_PARALLELISM", "*_MAX_TOKENS", "*_TOKENS_MAX", "*TOKENIZER*")
 """Names that only look like them."""
+
+THREAD_CAPS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+"""What numeric libraries read, when they are loaded, to know how many threads to start."""
 
 _OWN = "FARHAND_*"
 
@@ -47,9 +56,23 @@ def user_environment(
     return kept, sorted(withheld)
 
 
-def engine_environment(base: Mapping[str, str], engine: str) -> Dict[str, str]:
-    """``base`` with what every engine gets: its id, and output that is not held back."""
-    return {**base, ENGINE_ID_VARIABLE: engine, "PYTHONUNBUFFERED": "1"}
+def engine_environment(
+    base: Mapping[str, str],
+    engine: str,
+    cpus: Optional[int] = None,
+    devices: Optional[Sequence[str]] = None,
+) -> Dict[str, str]:
+    """``base`` with what every engine gets: its id, and output that is not held back.
+
+    ``cpus`` caps the threads of numeric libraries, ``devices`` are the GPUs that are seen (none: none of
+    them); None leaves either as it is.
+    """
+    environ = {**base, ENGINE_ID_VARIABLE: engine, "PYTHONUNBUFFERED": "1"}
+    if cpus is not None:
+        environ.update(dict.fromkeys(THREAD_CAPS, str(cpus)))
+    if devices is not None:
+        environ[CUDA_MASK] = ",".join(devices)
+    return environ
 
 
 def _matches(name: str, patterns: Tuple[str, ...]) -> bool:

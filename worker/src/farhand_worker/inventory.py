@@ -12,11 +12,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from .cgroup import cpu_quota, memory_limit
-from .protocol import Inventory
+from .protocol import CUDA_MASK, Inventory
 from .usage import Usage
-
-CUDA_MASK = "CUDA_VISIBLE_DEVICES"
-"""The variable that says which GPUs a process sees."""
 
 _OTHER_GPUS = ("kfd", "dxg", "nvhost-gpu")
 """Device files of GPUs that are not counted by files: with one of them the number is unknown."""

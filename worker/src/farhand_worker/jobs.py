@@ -143,7 +143,9 @@ class Attempt:
         settings = self.assign.settings
         secrets = tuple(map(str, settings.get("secrets") or ()))
         alone = f"{self.assign.job} {self.assign.lease}" if settings.get("isolated") else ""
-        return Key(self._host.runtime, self.assign.bundle, self.assign.strict, secrets, alone)
+        assign = self.assign
+        devices = None if assign.devices is None else tuple(assign.devices)
+        return Key(self._host.runtime, assign.bundle, assign.strict, secrets, alone, assign.cpus, devices)
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = engine

@@ -67,6 +67,9 @@ IMPORT = "import"
 ENGINE_ID_VARIABLE = "FARHAND_ENGINE"
 """The one variable of farhand's own in an engine's environment; its descendants inherit it."""
 
+CUDA_MASK = "CUDA_VISIBLE_DEVICES"
+"""The variable that says which GPUs a process sees."""
+
 
 class ProtocolViolation(Exception):
     """The peer sent something that is not in this protocol."""
@@ -274,6 +277,10 @@ class Assign:
     engine is only shared by jobs that declare the same); ``called``, key → run id of the flows that an
     earlier attempt had called and that have not ended; and, for a job that belongs to a flow called inside of
     the run, ``nested``: the ``key``, ``flow`` and run ``id`` of that call.
+
+    ``cpus`` is how many cores the job was given, which its libraries are told before the engine starts.
+    ``devices`` are the GPUs that the engine is to see, by their names in the worker's `Inventory`; none when
+    empty, those that the agent sees itself when None.
     """
 
     type: ClassVar[str] = "assign"
@@ -292,6 +299,8 @@ class Assign:
     kept: int = 0
     settings: Dict[str, Any] = field(default_factory=dict)
     fingerprint: str = ""
+    cpus: Optional[int] = None
+    devices: Optional[List[str]] = None
 
 
 @dataclass(frozen=True)
