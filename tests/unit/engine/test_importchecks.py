@@ -11,7 +11,7 @@ from farhand.engine import importchecks
 from farhand.errors import StaleLease
 from farhand.model import Ask, Job
 from farhand_worker import protocol
-from tests.unit.engine.records import Clock, FakeLink, a_hello
+from tests.unit.engine.records import Clock, FakeLink, a_hello, a_job
 from tests.unit.engine.world import World
 
 pytestmark = pytest.mark.anyio
@@ -129,7 +129,7 @@ async def test_a_module_that_imports_slowly_is_not_a_missing_one(world: World, c
 async def test_a_negative_is_tried_again_after_a_while_that_doubles(world: World, clock: Clock) -> None:
     link, job = await waiting(world)
     busy, _ = await world.attach(a_hello("busy", instance="i2", parallel=1))
-    busy.member.promised = 1  # so that a worker is left, and the run waits
+    busy.member.promise(a_job("other"))  # so that a worker is left, and the run waits
     for delay_s in (30, 60, 120, 240, 480, 600, 600):
         await answer(world, link, MISSING)
         count = len(checks(link))
@@ -147,7 +147,7 @@ async def test_a_negative_does_not_outlive_the_environment_it_was_found_in(
 ) -> None:
     link, job = await waiting(world)
     busy, _ = await world.attach(a_hello("busy", instance="i2", parallel=1))
-    busy.member.promised = 1
+    busy.member.promise(a_job("other"))
     await answer(world, link, MISSING)
     world.fitness.environment_changed("box", "env-1")
     await world.hand_over()
