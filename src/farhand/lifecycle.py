@@ -49,7 +49,7 @@ RUN: Table = _table(
 `running → cancelled` is user code that ended itself so."""
 
 RUN_INITIAL = frozenset({"scheduled", "queued", "running"})
-"""Where a run may begin; `running` is a script, which is never queued."""
+"""Where a run may begin; `running` is a script, or a flow called inside of a run: neither is ever queued."""
 
 JOB: Table = _table(
     queued="leased ended",

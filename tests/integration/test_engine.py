@@ -120,6 +120,22 @@ def test_the_hooks_of_a_placed_task_are_called_where_its_flow_is_and_not_on_repl
     assert agent.texts() == []
 
 
+def test_a_changed_run_replays_what_it_took_over_up_to_the_first_call_without_it(begin: Begin) -> None:
+    agent = begin(
+        "@task\ndef step(x):\n    print('ran', x)\n    return x\n"
+        "@flow\ndef main(n: int = 0): return [step(1), step(10 + n), step(3)]\n"
+    )
+    agent.run("pipeline:main")
+    agent.keep_outcomes()
+    agent.kept = [{**item, "seeded": True} for item in agent.kept]
+    agent.run("pipeline:main", {"n": 1}, settings={"in_order": True})
+    assert (agent.value(), agent.texts()) == ([1, 11, 3], ["ran 11", "ran 3"])
+    agent.run("pipeline:main", settings={"in_order": True})
+    assert agent.texts() == []
+    agent.run("pipeline:main", {"n": 1})
+    assert agent.texts() == ["ran 11"]
+
+
 def test_a_stopped_engine_does_not_end_the_flow_it_had_called(begin: Begin) -> None:
     agent = begin(
         "@flow\ndef inner():\n    print('inside', current_run().id)\n    time.sleep(60)\n"
