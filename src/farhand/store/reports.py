@@ -17,15 +17,15 @@ import msgspec
 
 from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Started, TaskBegan
 
-from ..errors import StaleLease, UnknownFlavor
+from ..errors import StaleLease
 from ..lifecycle import JOB, Ending, advance
-from ..model import Ask, Job, JobSettings, Json, TaskRun
+from ..model import Job
 from . import nested
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
-from .changes import Changes, Effects, PlacedOutcome, Recorded, Unfit
+from .calls import place_call
+from .changes import Changes, Effects, Recorded, Unfit
 from .database import Database
-from .endings import End, call_error, end_attempt
-from .flavors import with_flavor
+from .endings import End, end_attempt
 from .guard import Connection
 from .moves import (
     Unwritten,
@@ -40,10 +40,8 @@ from .moves import (
     moved_run,
     rename_run,
 )
-from .rows import JOBS, TASK_RUNS, storable
+from .rows import JOBS, storable
 from .run_blobs import digests_of
-from .seeds import adopt
-from .tasks import next_number, outcome_body
 
 _EXITS = {
     "crashed": "engine_died",
@@ -261,114 +259,7 @@ def _name_run(batch: _Reported, name: str | None) -> None:
 
 
 def _on_call(batch: _Reported, event: Call) -> None:
-    """Place a call, or find the one that an earlier attempt of this job placed."""
-    job = batch.held
-    if job.state != "running":
-        raise StaleLease(f"job {job.id} is {job.state}, and only a running one places calls")
-    batch.flush()
-    batch.effects.streams.add(job.run)
-    row = batch.connection.execute(
-        f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND key = ?", (job.run, event.key)
-    ).fetchone()
-    task = None if row is None else TASK_RUNS.load(row)
-    if task is not None and task.placed is not None and task.state in ("queued", "running"):
-        return  # adopted as it is: open, and its outcome will be sent to this job
-    if task is not None and task.state not in ("queued", "running") and task.kept and not task.seeded:
-        batch.effects.outcomes.append(PlacedOutcome(job.id, event.key, outcome_body(task)))
-        return
-    _place(batch, event, task)
-
-
-def _place(batch: _Reported, event: Call, task: TaskRun | None) -> None:
-    """Queue a job for the call. A ``task`` that is there already has an outcome that is not to be used."""
-    parent, connection = batch.held, batch.connection
-    if task is None:
-        number = next_number(connection, parent.run)
-    else:
-        number = task.number
-        connection.execute("DELETE FROM task_runs WHERE run = ? AND key = ?", (parent.run, event.key))
-    earlier = connection.execute(
-        "SELECT count(*) FROM jobs WHERE run = ? AND key = ?", (parent.run, event.key)
-    ).fetchone()[0]
-    again = f".{earlier + 1}" if earlier else ""
-    call = _call_job(parent, event, f"{parent.run}.{number}{again}", batch.now)
-    refused = ""
-    try:
-        call = replace(call, ask=with_flavor(connection, call.ask))
-    except UnknownFlavor as error:
-        refused = str(error)
-    placed = TaskRun(
-        parent.run, event.key, number, event.name, "queued", event.scope, event.index,
-        job=parent.id, placed=call.id, needs=_listed(event.needs), tags=_listed(event.tags),
-        nested=event.nested,
-    )  # fmt: skip
-    call, placed = _with_flow(batch, event, call, placed)
-    if parent.cancelling:  # its run is being cancelled: the call ends before it begins
-        call = replace(call, cancelling=True)
-        call, placed = _never_begun(batch, call, placed, "cancelled", call_error("cancelled", ""))
-    elif refused:
-        error = {"type": "UnknownFlavor", "module": "farhand.errors", "message": refused, "traceback": ""}
-        call, placed = _never_begun(batch, call, placed, "failed", error)
-    else:
-        batch.effects.enqueued[call.id] = call
-    batch.blobs |= digests_of(event.args)
-    connection.execute(JOBS.insert, JOBS.dump(call))
-    connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(placed))
-    adopt(connection, parent.run, event.key, call.id)
-
-
-def _with_flow(batch: _Reported, event: Call, call: Job, placed: TaskRun) -> tuple[Job, TaskRun]:
-    """The job and task run of a call, knowing the flow they are or are within, if it is not the run's."""
-    if event.flow is None:
-        around = nested.around(batch.connection, batch.run, event.nested)
-        return replace(call, nested=around), placed
-    run = nested.begin(batch.connection, batch.effects, batch.run, event, batch.now, queued=True)
-    return replace(call, nested=nested.described(run)), replace(placed, flow_run=run.id)
-
-
-def _never_begun(
-    batch: _Reported, call: Job, placed: TaskRun, state: str, error: Json
-) -> tuple[Job, TaskRun]:
-    """A call that ends as it is asked for, and is told so."""
-    kept = state != "cancelled"
-    placed = replace(placed, state=state, ended_at=batch.now, kept=kept, error=error)
-    batch.effects.outcomes.append(PlacedOutcome(batch.held.id, call.key, outcome_body(placed)))
-    nested.follow(
-        batch.connection, batch.effects, call, state, batch.now,
-        message=error["message"], ended_at=batch.now, error=error,
-    )  # fmt: skip
-    return replace(call, state="ended"), placed
-
-
-def _listed(given: list[str] | None) -> tuple[str, ...] | None:
-    return tuple(given) if given else None
-
-
-def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
-    """The job of a placed call: as old and, unless it says otherwise, as urgent as what waits for it."""
-    settings = msgspec.convert(event.settings, JobSettings, strict=False)
-    return Job(
-        id=job_id,
-        run=parent.run,
-        kind="call",
-        state="queued",
-        flow=parent.flow,
-        entry=event.entry,
-        args=event.args,
-        bundle=parent.bundle,
-        ask=replace(msgspec.convert(event.ask, Ask), requires_python=parent.ask.requires_python),
-        settings=settings,
-        age_at=parent.age_at,
-        created_at=now,
-        key=event.key,
-        name=event.name,
-        priority=parent.priority if settings.priority is None else settings.priority,
-        parent_job=parent.id,
-        depth=parent.depth + 1,
-        queued_at=now,
-        fingerprint=parent.fingerprint,
-        git=parent.git,
-    )
+    place_call(batch, batch.held, event)
 
 
 def _on_result(batch: _Reported, event: Result) -> None:
