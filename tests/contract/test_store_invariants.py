@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from farhand.errors import Conflict, StaleLease
 from farhand.lifecycle import RUN, is_terminal
 from farhand.resources import Capacity
+from farhand_worker.protocol import Started, TaskBegan
 
 pytestmark = pytest.mark.anyio
 
@@ -28,6 +30,7 @@ class Walk:
         self.leases: list[Any] = []
         self.final: dict[str, Any] = {}
         self.queued: set[str] = set()
+        self.ids = itertools.count()
 
     async def step(self) -> None:
         """One thing happens."""
@@ -64,6 +67,9 @@ class Walk:
             (story.checkpoint(key, kept=kept), 2),
             (story.checkpoint(key, "failed", kept=kept), 2),
             (story.call(f"c{key}"), 6),
+            (self.flow_began(f"f{key}"), 2),
+            (story.checkpoint(f"f{key}", self.random.choice(["completed", "failed"]), kept=kept, flow={}), 2),
+            (story.call(f"p{key}", flow=self.flow()), 2),
             (story.result(), 2),
             (story.result("failed", message="no"), 2),
             (story.result("cancelled"), 0.3),
@@ -74,6 +80,14 @@ class Walk:
         ]
         [event] = self.random.choices([e for e, _ in events], weights=[weight for _, weight in events])
         await self.note(await story.report(self.random.choice(self.leases[-6:]), event))
+
+    def flow(self) -> dict[str, Any]:
+        return {"id": f"0inner{next(self.ids):06}", "name": "inner", "entry": "m:inner", "params": {}}
+
+    def flow_began(self, key: str) -> Any:
+        """A flow is called, by the run's own or by another that was called."""
+        within = self.random.choice([None, "fk1", "pk1"])
+        return TaskBegan(key, "inner", self.story.now, nested=within, flow=self.flow())
 
     async def give_up(self) -> None:
         if self.leases:
@@ -87,8 +101,6 @@ class Walk:
             self.follow(await self.story.cancel(self.random.choice(runs).id))
 
     def started(self) -> Any:
-        from farhand_worker.protocol import Started
-
         return Started(self.story.now, 1, "3.11")
 
     async def note(self, recorded: Any) -> None:
@@ -117,10 +129,16 @@ class Walk:
             if is_terminal(RUN, run.state):
                 self.final[run.id] = run
                 assert run.ended_at is not None
+                if run.root is not None:
+                    continue
                 assert all(job.kind == "call" and job.cancelling and job.lease for job in jobs)
                 tasks = (await store.tasks.page(run.id)).items
                 left = [task for task in tasks if task.state in ("queued", "running")]
                 assert {task.placed or task.job for task in left} <= {job.id for job in jobs}
+            elif run.root is not None:
+                root = await store.runs.get(run.root)
+                holders = [job for job in open_by_run.get(run.root, []) if job.lease and job.cancelling]
+                assert not is_terminal(RUN, root.state) or holders
             else:
                 assert len([job for job in jobs if job.kind == "run"]) == 1
 
