@@ -10,6 +10,7 @@ from starlette.responses import Response
 from ..engine.pruner import Deleted
 from ..lifecycle import RUN
 from .access import require
+from .answers import FlowDeleted
 from .asking import Asking
 from .paging import Cursor
 from .views import JsonResponse
@@ -53,7 +54,7 @@ async def delete_run(id: str, services: Asking) -> Response:
     return Response(status_code=204)
 
 
-@router.delete("/flows/{name}", status_code=202, dependencies=DELETE)
+@router.delete("/flows/{name}", status_code=202, response_model=FlowDeleted, dependencies=DELETE)
 async def delete_flow(name: str, services: Asking) -> JsonResponse:
     """Delete a flow that its project has no more, and all its runs. They are gone from every list at once."""
-    return JsonResponse({"name": name, "runs": await services.pruner.delete_flow(name)}, status_code=202)
+    return JsonResponse(FlowDeleted(name, await services.pruner.delete_flow(name)), status_code=202)

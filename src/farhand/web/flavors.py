@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends
 from ..engine.roles import Identity
 from ..model import Flavor, Page
 from .access import require
+from .answers import WasDeleted, WasSet
 from .asking import Asking
 from .views import JsonResponse, list_view
 
@@ -31,17 +32,17 @@ async def list_flavors(services: Asking) -> JsonResponse:
     return JsonResponse(list_view(await services.flavors.list()))
 
 
-@router.put("/{name}")
+@router.put("/{name}", response_model=WasSet)
 async def set_flavor(
     name: str, size: Size, services: Asking, who: Annotated[Identity, Depends(require("flavors"))]
 ) -> JsonResponse:
     """Keep a size under a name; what is started from then on that asks for it has it."""
     created = await services.flavors.set(name, size.cpus, size.gpus, size.ram, who.name)
-    return JsonResponse({"name": name, "created": created})
+    return JsonResponse(WasSet(name, created))
 
 
-@router.delete("/{name}", dependencies=[Depends(require("flavors"))])
+@router.delete("/{name}", response_model=WasDeleted, dependencies=[Depends(require("flavors"))])
 async def delete_flavor(name: str, services: Asking) -> JsonResponse:
     """Forget a flavor; what asks for it can no longer be started."""
     await services.flavors.delete(name)
-    return JsonResponse({"name": name, "deleted": True})
+    return JsonResponse(WasDeleted(name, True))

@@ -7,19 +7,20 @@ from starlette.responses import Response
 
 from ..errors import FarhandError
 from . import problems
+from .answers import Status
 from .asking import Asking
 from .views import JsonResponse
 
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz")
+@router.get("/healthz", response_model=Status)
 async def healthz() -> JsonResponse:
     """The process answers."""
     return JsonResponse({"status": "ok"})
 
 
-@router.get("/readyz")
+@router.get("/readyz", response_model=Status)
 async def readyz(services: Asking) -> Response:
     """The flows are read and the store answers; 503 while it is not so."""
     if not services.ready:

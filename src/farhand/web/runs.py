@@ -14,7 +14,17 @@ from ..model import Artifact, Attempt, Event, LogLine, MetricPoint, Page
 from .access import require
 from .asking import Asking
 from .paging import After, Cursor, Limit
-from .views import JsonResponse, RunDetail, RunView, list_view, page_view, run_detail, run_view, task_view
+from .views import (
+    JsonResponse,
+    RunDetail,
+    RunView,
+    TaskView,
+    list_view,
+    page_view,
+    run_detail,
+    run_view,
+    task_view,
+)
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 READ = [Depends(require("read"))]
@@ -97,7 +107,7 @@ async def run_attempts(id: str, services: Asking) -> JsonResponse:
     return JsonResponse(list_view(await services.runs.attempts(run.id)))
 
 
-@router.get("/{id}/tasks", dependencies=READ)
+@router.get("/{id}/tasks", response_model=Page[TaskView], dependencies=READ)
 async def run_tasks(id: str, services: Asking, after: After = 0, limit: Limit = 200) -> JsonResponse:
     """The run's task calls in the order they were made."""
     run = await services.runs.get(id)

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends
 from ..engine.roles import Identity
 from ..model import Page, Secret
 from .access import require
+from .answers import WasDeleted, WasSet
 from .asking import Asking
 from .views import JsonResponse, list_view
 
@@ -29,17 +30,17 @@ async def list_secrets(services: Asking) -> JsonResponse:
     return JsonResponse(list_view(await services.secrets.list()))
 
 
-@router.put("/{name}")
+@router.put("/{name}", response_model=WasSet)
 async def set_secret(
     name: str, new: NewSecret, services: Asking, who: Annotated[Identity, Depends(require("secrets"))]
 ) -> JsonResponse:
     """Keep a value, sealed, under a name; jobs that declare it get it from then on."""
     created = await services.secrets.set(name, new.value, who.name)
-    return JsonResponse({"name": name, "created": created})
+    return JsonResponse(WasSet(name, created))
 
 
-@router.delete("/{name}", dependencies=[Depends(require("secrets"))])
+@router.delete("/{name}", response_model=WasDeleted, dependencies=[Depends(require("secrets"))])
 async def delete_secret(name: str, services: Asking) -> JsonResponse:
     """Forget a secret."""
     await services.secrets.delete(name)
-    return JsonResponse({"name": name, "deleted": True})
+    return JsonResponse(WasDeleted(name, True))

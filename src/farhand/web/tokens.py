@@ -11,6 +11,7 @@ from pydantic import Field
 from ..engine.tokens import YEAR_S
 from ..model import NAME_PATTERN, Page, Token
 from .access import Sessions, require
+from .answers import Link, Rotated, WasRevoked
 from .asking import Asking
 from .audit import note
 from .views import JsonResponse, list_view
@@ -64,14 +65,14 @@ async def list_tokens(services: Asking) -> JsonResponse:
     return JsonResponse(list_view(await services.tokens.list()))
 
 
-@router.post("/workers/tokens/{jti}/revoke", dependencies=TOKENS)
+@router.post("/workers/tokens/{jti}/revoke", response_model=WasRevoked, dependencies=TOKENS)
 async def revoke_token(jti: str, services: Asking) -> JsonResponse:
     """End a token's life, and all that goes on under it: a worker's or console's session, an event stream."""
     changed = await services.tokens.revoke(jti)
-    return JsonResponse({"jti": jti, "revoked": True, "changed": changed})
+    return JsonResponse(WasRevoked(jti, True, changed))
 
 
-@router.post("/workers/tokens/rotate-key", dependencies=TOKENS)
+@router.post("/workers/tokens/rotate-key", response_model=Rotated, dependencies=TOKENS)
 async def rotate_key(request: Request, services: Asking) -> JsonResponse:
     """Sign with a new key: every token and console session ends, and workers by a token are dropped.
 
@@ -79,12 +80,14 @@ async def rotate_key(request: Request, services: Asking) -> JsonResponse:
     """
     revoked = await services.tokens.rotate_key()
     note(request, revoked=revoked)
-    return JsonResponse({"revoked": revoked})
+    return JsonResponse(Rotated(revoked))
 
 
-@router.post("/signin-links", status_code=201, dependencies=[Depends(require("sign_in_link"))])
+@router.post(
+    "/signin-links", status_code=201, response_model=Link, dependencies=[Depends(require("sign_in_link"))]
+)
 async def create_link(request: Request, new: NewLink | None = None) -> JsonResponse:
     """A one-time address, relative to the server's own, that signs a browser in to the console."""
     sessions: Sessions = request.app.state.sessions
     note(request, role=(new or NewLink()).role)
-    return JsonResponse({"path": sessions.link((new or NewLink()).role)}, status_code=201)
+    return JsonResponse(Link(sessions.link((new or NewLink()).role)), status_code=201)

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends
 from ..engine.roles import Identity
 from ..model import Page, Variable
 from .access import require
+from .answers import WasDeleted, WasSet
 from .asking import Asking
 from .views import JsonResponse, list_view
 
@@ -51,17 +52,17 @@ async def get_variable(name: str, services: Asking) -> JsonResponse:
     return JsonResponse(_view(await services.variables.get(name)))
 
 
-@router.put("/{name}")
+@router.put("/{name}", response_model=WasSet)
 async def set_variable(
     name: str, new: NewValue, services: Asking, who: Annotated[Identity, Depends(require("variables"))]
 ) -> JsonResponse:
     """Keep a value under a name; jobs that ask for it get it from then on."""
     created = await services.variables.set(name, new.value, who.name)
-    return JsonResponse({"name": name, "created": created})
+    return JsonResponse(WasSet(name, created))
 
 
-@router.delete("/{name}", dependencies=[Depends(require("variables"))])
+@router.delete("/{name}", response_model=WasDeleted, dependencies=[Depends(require("variables"))])
 async def delete_variable(name: str, services: Asking) -> JsonResponse:
     """Forget a variable."""
     await services.variables.delete(name)
-    return JsonResponse({"name": name, "deleted": True})
+    return JsonResponse(WasDeleted(name, True))

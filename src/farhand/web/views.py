@@ -110,14 +110,21 @@ def _run_fields(run: Run) -> dict[str, Any]:
     }
 
 
-def task_view(task: TaskRun, message: str = "") -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class TaskView(TaskRun):
+    """A task call. ``value`` and ``value_form`` are like a run's result; ``message`` says why it waits."""
+
+    value: Any = None
+    error: Any = None
+    value_form: str | None = None
+    message: str = ""
+
+
+def task_view(task: TaskRun, message: str = "") -> TaskView:
     """A task run for the API; ``message`` says why it waits, where it does."""
     shown = {field.name: getattr(task, field.name) for field in fields(task)}
-    shown["message"] = message
-    shown["value"] = value_view(task.value)
-    shown["value_form"] = _form(task.value)
-    shown["error"] = error_view(task.error)
-    return shown
+    shown |= {"value": value_view(task.value), "error": error_view(task.error)}
+    return TaskView(**shown, value_form=_form(task.value), message=message)
 
 
 def list_view(items: Sequence[Any]) -> dict[str, Any]:

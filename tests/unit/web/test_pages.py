@@ -11,6 +11,7 @@ import pytest
 
 from farhand.model import LogLine, MetricPoint, TaskRun
 from farhand.web.pages import run as run_page
+from farhand.web.pages.api import takes
 from farhand.web.pages.charts import POINTS_MAX, bars, charts, overlays, thin
 from farhand.web.pages.shell import marked, root_of
 from farhand.web.pages.wording import duration, number, pretty, said, sentence, size
@@ -42,6 +43,7 @@ PAGES = [
     "/compare?run=0run1&run=0run2",
     "/schedules",
     "/projects",
+    "/api",
 ]
 
 
@@ -384,3 +386,34 @@ def test_series_of_several_runs_share_a_scale_and_begin_together() -> None:
     assert loss.lines[0] == loss.lines[1]
     assert (loss.low, loss.high, loss.seconds) == (0.0, 2.0, 2.0)
     assert (own.lines[0], bool(own.lines[1])) == ("", True)
+
+
+def test_the_page_of_the_api_shows_every_route_with_its_parameters_body_and_answers(app: Any) -> None:
+    text = signed_in(app).get("/api").text
+    for path in app.openapi()["paths"]:
+        assert f"<code>{path}</code>" in text
+    start = text[text.index("/api/v1/flows/{name}/runs</code>") :]
+    start = start[: start.index("</details>")]
+    for part in (
+        "<code>name</code>",
+        "<code>params</code>",
+        "<code>idempotency_key</code>",
+        "RunView",
+        "202",
+    ):
+        assert part in start
+    assert "https://" not in text
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ({"$ref": "#/components/schemas/Page_Flow_"}, "page of Flow"),
+        ({"type": "array", "items": {"type": "string"}}, "list of string"),
+        ({"anyOf": [{"type": "number"}, {"type": "null"}]}, "number or null"),
+        ({"enum": ["a", "b"]}, "'a' or 'b'"),
+        ({}, "any JSON"),
+    ],
+)
+def test_a_schema_is_told_in_words(shape: dict[str, Any], words: str) -> None:
+    assert takes(shape) == words
