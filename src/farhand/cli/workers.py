@@ -85,7 +85,7 @@ def _state(worker: dict[str, Any]) -> str:
 
 
 @workers.command()
-@click.argument("worker")
+@worker_argument
 @json_option
 @calls_server
 def drain(client: Client, worker: str, as_json: bool) -> None:
@@ -94,7 +94,7 @@ def drain(client: Client, worker: str, as_json: bool) -> None:
 
 
 @workers.command()
-@click.argument("worker")
+@worker_argument
 @json_option
 @calls_server
 def resume(client: Client, worker: str, as_json: bool) -> None:
@@ -111,7 +111,7 @@ def _order(client: Client, worker: str, order: str, as_json: bool, done: str, id
 
 
 @workers.command()
-@click.argument("worker")
+@worker_argument
 @click.argument("slots", type=click.IntRange(0))
 @json_option
 @calls_server
@@ -125,7 +125,7 @@ def slots(client: Client, worker: str, slots: int, as_json: bool) -> None:
 
 
 @workers.command()
-@click.argument("worker")
+@worker_argument
 @click.option("--settle", is_flag=True, help="Queue what it holds again at once: its machine is surely dead.")
 @json_option
 @calls_server

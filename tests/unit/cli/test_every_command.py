@@ -72,6 +72,10 @@ SAMPLES = {
     "schedules resume": Sample("train.0a"),
     "workers list": Sample(),
     "workers show": Sample("gpu1"),
+    "workers drain": Sample("gpu1"),
+    "workers resume": Sample("gpu1"),
+    "workers slots": Sample("gpu1 3"),
+    "workers forget": Sample("gpu1"),
     "workers invite": Sample("gpu2"),
     "backup": Sample("store.tar --url URL"),
     "restore": Sample("broken.tar --home restored", exit_code=2),  # a good one: test_backup

@@ -52,7 +52,7 @@ def environment() -> Environment:
 
 def marked(text: str) -> Markup:
     """A message with what stands in backticks as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"``?([^`]+)``?", r"<code>\1</code>", str(escape(text))))
 
 
 def root_of(path: str) -> str:
