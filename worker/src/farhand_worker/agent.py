@@ -56,7 +56,7 @@ class Agent:
         self._attendance = Attendance(
             options, state, self._holdings, self._transfer, self._renewal, self._orders, self._welcomed
         )
-        self._observer = Observer(options, self._attendance, self._holdings)
+        self._observer = Observer(options, self._attendance, self._holdings, self._orders)
         self._page = StatusServer(options.status_host, options.status_port, self._observer.look)
         self._tasks: Set[asyncio.Task[Any]] = set()
         self._warden: Optional[WardenLink] = None

@@ -11,6 +11,7 @@ from .attendance import Attendance
 from .clock import lease_now, wall_now
 from .holdings import Holdings
 from .options import Options
+from .orders import Orders
 from .protocol import VERSION
 from .status import Host, Running, Status
 from .tally import RecentMessages
@@ -19,10 +20,10 @@ from .tally import RecentMessages
 class Observer:
     """Puts together what the parts of an agent know. Keeps the last messages from now on."""
 
-    def __init__(self, options: Options, attendance: Attendance, holdings: Holdings) -> None:
+    def __init__(self, options: Options, attendance: Attendance, holdings: Holdings, orders: Orders) -> None:
+        self._orders = orders
         self._attendance = attendance
         self._holdings = holdings
-        self._options = options
         self._started_at = wall_now()
         self._recent = RecentMessages()
         self._log = logging.getLogger("farhand.worker")
@@ -55,10 +56,10 @@ class Observer:
             silent_s=lease_now() - attendance.heard_at,
             heartbeat_s=holdings.times.heartbeat_s,
             trouble=attendance.trouble,
-            draining=attendance.draining,
+            draining=attendance.draining or self._orders.draining,
             code="bundles, by digest",
             started_at=self._started_at,
-            parallel=self._options.parallel,
+            parallel=self._orders.parallel,
             running=self._running(),
             total=holdings.tallies.total,
             flows=holdings.tallies.flows(),

@@ -68,7 +68,7 @@ def healthy(status: Status) -> bool:
 
 def sentence(status: Status) -> str:
     """The health of the worker, as one would say it."""
-    used = f"{len(status.running)} of {counted(status.parallel, 'slot')} in use"
+    used = f"{used_slots(status)} of {counted(status.parallel, 'slot')} in use"
     if not status.attached:
         known = "has been away" if status.answered_at is not None else "has not been reached"
         jobs = f"; {counted(len(status.running), 'job')} still running" if status.running else ""
@@ -83,6 +83,11 @@ def sentence(status: Status) -> str:
         more = f" and {len(failing) - 1} more" if len(failing) > 1 else ""
         return f"Attached with {used}; the last job of {failing[0]}{more} failed."
     return f"All is well: attached with {used}."
+
+
+def used_slots(status: Status) -> int:
+    """The slots in use; a look whether code can be imported takes none."""
+    return sum(job.kind != "import" for job in status.running)
 
 
 def mood(status: Status) -> str:

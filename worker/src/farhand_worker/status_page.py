@@ -6,7 +6,7 @@ import time
 from html import escape
 from typing import Iterable, List, Optional, Tuple
 
-from .status import Status, counted, duration, mood, sentence
+from .status import Status, counted, duration, mood, sentence, used_slots
 from .tally import FlowTally, Message
 
 REFRESH_S = 10
@@ -85,7 +85,7 @@ def _worker(status: Status) -> List[Tuple[str, str]]:
     return [
         ("Server", status.server or "not known yet"),
         ("Last heartbeat", _ago(status, status.answered_at)),
-        ("Slots", f"{len(status.running)} of {status.parallel}"),
+        ("Slots", f"{used_slots(status)} of {status.parallel}"),
         ("Completed", str(status.total.completed)),
         ("Failed", str(status.total.failed)),
         ("Labels", ", ".join(status.labels) or "none"),
