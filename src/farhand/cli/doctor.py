@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ..errors import Unreachable
+from ..errors import StoreDamaged, StoreLocked, Unreachable
 from .home import home_of
 from .options import home_option, insecure_option, json_option, url_option
 from .output import print_facts, print_json, print_table
@@ -63,11 +63,29 @@ def _of_machine(home: Path, why: str) -> dict[str, Any]:
         "capacity": seen.capacity_of_machine(),
         "workers": [],
     }
-    findings = [seen.Finding(seen.WARNING, "server", f"{why}; the store was not examined")]
+    findings = [seen.Finding(seen.WARNING, "server", why)]
     if home.exists():
+        if not settings.database:
+            report["store"], wrong = _store_of(home)
+            findings += wrong
         report["disk"] = seen.disk_of(home)
         findings += [*seen.of_disk(report["disk"]), *seen.of_home(home)]
     return report | {"findings": [asdict(finding) for finding in findings]}
+
+
+def _store_of(home: Path) -> tuple[dict[str, Any], list[Any]]:
+    """What can be said of a store that no server has open, and what is wrong with it."""
+    from ..engine import doctor as seen
+    from ..engine.backup import STORE
+    from ..store.state import examine_at_rest
+
+    try:
+        state = examine_at_rest(home / STORE)
+    except StoreDamaged as error:
+        return {}, [seen.Finding(seen.ERROR, "store", str(error))]
+    except StoreLocked as error:
+        return {}, [seen.Finding(seen.WARNING, "store", f"it was not examined: {error}")]
+    return ({}, []) if state is None else (asdict(state), list(seen.of_store(state)))
 
 
 def _print(report: dict[str, Any]) -> None:

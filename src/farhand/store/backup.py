@@ -32,6 +32,7 @@ def snapshot(source: Path, target: Path) -> None:
             reading.execute("SELECT count(*) FROM sqlite_master").fetchone()
             with closing(sqlite3.connect(partial)) as copy:
                 reading.backup(copy, pages=PAGES, sleep=0.0)
+                _refuse_damaged(copy)
         with open(partial, "rb") as written:
             os.fsync(written.fileno())
         partial.replace(target)
@@ -39,6 +40,14 @@ def snapshot(source: Path, target: Path) -> None:
         raise StoreFailed(f"the store could not be copied ({error}); nothing was changed") from error
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _refuse_damaged(copy: sqlite3.Connection) -> None:
+    """A copy of a damaged store is worse than none: it would take the place of a sound one."""
+    found = str(copy.execute("PRAGMA quick_check(1)").fetchone()[0])
+    if found != "ok":
+        said = " ".join(found.split())
+        raise StoreFailed(f"the store is damaged ({said}); no copy was kept: restore an earlier one")
 
 
 def adopt(path: Path) -> str:

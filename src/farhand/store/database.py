@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ..errors import Usage
 from .filesystem import refuse_network
 from .guard import Connection
-from .lock import HomeLock
+from .lock import LOCK_NAME, HomeLock
 from .migrate import Migration, migrate, packaged, refuse_newer
 from .readers import Readers
 from .session import Session
@@ -27,7 +27,6 @@ T = TypeVar("T")
 OnDeath = Callable[[BaseException], None]
 
 FILE_NAME = "store.db"
-LOCK_NAME = "store.lock"
 
 
 class Database:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from ..errors import StoreLocked
 
+LOCK_NAME = "store.lock"
+"""The file in the home that is locked."""
+
 
 class HomeLock:
     """An flock on ``<home>/store.lock``, which holds the owner's pid. The kernel frees it at any death."""

@@ -155,8 +155,15 @@ def naming_damage(path: Path) -> Generator[None]:
         ) from error
 
 
+CHECKED_BYTES_MAX = 64 * 1024 * 1024
+"""A larger store is not read through at every start, but when somebody asks the doctor."""
+
+
 def refuse_damaged(path: Path) -> None:
-    """Read the end of every table, without writing; raises the driver's error where that fails."""
+    """Read the end of every table, and all of a small store, without writing.
+
+    Raises the driver's error where that fails.
+    """
     if not path.exists() or path.stat().st_size == 0:
         return
     session = open_reading(path)
@@ -166,6 +173,12 @@ def refuse_damaged(path: Path) -> None:
         ).fetchall()
         for (table,) in tables:
             session.connection.execute(f'SELECT * FROM "{table}" ORDER BY rowid DESC LIMIT 1').fetchall()
+        if path.stat().st_size <= CHECKED_BYTES_MAX:
+            found = str(session.connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if found != "ok":
+                damage = sqlite3.DatabaseError(" ".join(found.split()))
+                damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                raise damage
     finally:
         session.close()
 

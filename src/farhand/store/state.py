@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .lock import LOCK_NAME, HomeLock
 from .session import Session
+from .sqlite import naming_damage, open_reading
 
 PROBLEMS_MAX = 10
 
@@ -32,6 +35,21 @@ def examine(connect: Callable[[], Session]) -> StoreState:
     finally:
         session.rollback()
         session.close()
+
+
+def examine_at_rest(path: Path) -> StoreState | None:
+    """Look at a SQLite store that no server has open; None where there is none.
+
+    Raises `StoreLocked` when a server has it, and `StoreDamaged` when nothing can be read of it.
+    """
+    if not path.exists():
+        return None
+    lock = HomeLock(path.with_name(LOCK_NAME))
+    try:
+        with naming_damage(path):
+            return examine(partial(open_reading, path))
+    finally:
+        lock.release()
 
 
 def _sqlite(connection: Any) -> StoreState:
