@@ -4,76 +4,89 @@ from __future__ import annotations
 
 import statistics
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from farhand.cli.client import Client
 from farhand.cli.stage import Stage
 
+from .load import Caller, is_healthy, start_runs
+from .processes import agent_of, memory_mb, spent
+
 FLOWS = Path(__file__).resolve().parent / "flows"
-ENDED = {"completed", "failed", "cancelled", "crashed"}
-_LOOK_S = 0.002
+_IDLE_S = 3.0
+_CLIENTS = 4
 
 
-def set_up(stage: Stage) -> Client:
-    """A server with two slots, and a worker with two that has the label ``bench``."""
-    stage.start_server("--parallel", "2")
+def measure(stage: Stage) -> dict[str, float]:
+    """Everything here, by the keys of `figures.ROWS`."""
+    began = time.perf_counter()
+    server = stage.start_server("--parallel", "2").process.pid
     client = Client(stage.url, lambda: stage.token)
-    stage.wait("the server answers", client.answers)
+    while not is_healthy(stage.url):
+        time.sleep(0.005)
+    found = {"server_start": time.perf_counter() - began}
+    _set_up(stage, client)
+    time.sleep(_IDLE_S)
+    found["idle_memory"] = memory_mb(server)
+    with Caller(stage.url, stage.token) as caller:
+        for _ in range(3):  # warms the engines of both
+            caller.finish("noop")
+            caller.finish("remote_calls", count=2)
+        times = _dispatch(caller)
+    found["dispatch"], found["dispatch_p99"] = statistics.median(times) * 1e3, _at(times, 0.99) * 1e3
+    found |= _runs(stage, server)
+    found["remote_runs"] = _rate(stage, "noop_there", 300)
+    with Caller(stage.url, stage.token) as caller:
+        found["remote_call"] = statistics.median(caller.finish("remote_calls", count=100)) * 1e3
+        found["remote_calls"] = 400 / caller.finish("remote_map", count=400)
+        found["task_served"] = _task(caller) * 1e6
+        found["log_lines"] = _log_lines(caller)
+    return found
+
+
+def _set_up(stage: Stage, client: Client) -> None:
+    stage.wait("the server is ready", client.answers)
     stage.wait("the flows are known", lambda: bool(client.get("/flows")["items"]))
     wanted = {"name": "bench", "role": "worker", "labels": ["bench"], "expires_s": 86400}
     stage.start_worker("bench", client.post("/workers/tokens", wanted)["token"], "--parallel", "2")
-    stage.wait("both workers are online", lambda: online(client) == 2)
-    return client
+    stage.wait("both workers are online", lambda: _online(client) == 2)
 
 
-def online(client: Client) -> int:
-    """How many workers are online."""
+def _online(client: Client) -> int:
     return sum(worker["state"] == "online" for worker in client.get("/workers")["items"])
 
 
-def finish(client: Client, flow: str, **params: Any) -> Any:
-    """Run a flow to its end and return its result."""
-    run = client.post(f"/flows/{flow}/runs", {"params": params})
-    while run["state"] not in ENDED:
-        time.sleep(_LOOK_S)
-        run = client.get(f"/runs/{run['id']}")
-    if run["state"] != "completed":
-        raise RuntimeError(f"{flow} ended {run['state']}: {run['message']}")
-    return run["result"]
-
-
-def runs_a_second(client: Client, count: int = 400) -> float:
-    """No-op runs a second, all asked for at once by eight clients, through two warm engines."""
-    began = time.perf_counter()
-    with ThreadPoolExecutor(8) as pool:
-        started = list(pool.map(lambda _: client.post("/flows/noop/runs", {}), range(count)))
-    while client.get(f"/runs/{started[-1]['id']}")["state"] not in ENDED or _open(client):
-        time.sleep(_LOOK_S * 10)
-    return count / (time.perf_counter() - began)
-
-
-def _open(client: Client) -> bool:
-    return any(
-        client.get("/runs", flow="noop", state=s, limit=1)["items"] for s in ("queued", "starting", "running")
-    )
-
-
-def dispatch_s(client: Client, count: int = 60) -> float:
-    """From before the request until user code begins, with a warm engine free; the median."""
+def _dispatch(caller: Caller, count: int = 200) -> list[float]:
+    """From before the request until user code begins, with a warm engine free."""
     times: list[float] = []
     for _ in range(count):
         asked_at = time.time()
-        times.append(finish(client, "noop") - asked_at)
-    return statistics.median(times)
+        times.append(caller.finish("noop") - asked_at)
+    return times
 
 
-def task_s(client: Client, count: int = 2000) -> float:
-    """A call of a task that does nothing, inside a run; the mean."""
-    return float(finish(client, "many_tasks", count=count))
+def _at(times: list[float], share: float) -> float:
+    return sorted(times)[min(len(times) - 1, int(len(times) * share))]
 
 
-def remote_call_s(client: Client, count: int = 60) -> float:
-    """A placed call that does nothing, from the server's engine to the worker's and back; the median."""
-    return statistics.median(finish(client, "remote_calls", count=count))
+def _rate(stage: Stage, flow: str, count: int) -> float:
+    return count / start_runs(stage.url, stage.token, flow, count, _CLIENTS)
+
+
+def _runs(stage: Stage, server: int, count: int = 800) -> dict[str, float]:
+    agent = agent_of(stage.home / "local")
+    before = spent(server, agent)
+    rate = _rate(stage, "noop", count)
+    return {"runs": rate, **spent(server, agent).since(before, count)}
+
+
+def _task(caller: Caller, count: int = 20_000) -> float:
+    """A task's share of the time from the first call until the run is seen to have ended, all recorded."""
+    began_at = caller.finish("many_tasks", count=count)
+    return (time.time() - began_at) / count
+
+
+def _log_lines(caller: Caller, count: int = 50_000) -> float:
+    """From the first line until the run, with all its lines stored, is seen to have ended."""
+    began_at = caller.finish("many_lines", count=count)
+    return time.time() - began_at

@@ -13,6 +13,12 @@ def noop() -> float:
     return time.time()
 
 
+@flow(device="bench")
+def noop_there() -> float:
+    """The same on the worker."""
+    return time.time()
+
+
 @task
 def nothing(number: int) -> int:
     """A task that does nothing."""
@@ -27,11 +33,20 @@ def remote(number: int) -> int:
 
 @flow
 def many_tasks(count: int) -> float:
-    """Seconds a task call takes inside a run, the mean over ``count`` calls."""
-    began = time.perf_counter()
+    """The moment before the first of ``count`` calls of a task."""
+    began_at = time.time()
     for number in range(count):
         nothing(number)
-    return (time.perf_counter() - began) / count
+    return began_at
+
+
+@flow
+def many_lines(count: int) -> float:
+    """The moment before the first of ``count`` lines."""
+    began_at = time.time()
+    for number in range(count):
+        print("line", number)
+    return began_at
 
 
 @flow
@@ -43,3 +58,12 @@ def remote_calls(count: int) -> list:
         remote(number)
         times.append(time.perf_counter() - began)
     return times
+
+
+@flow
+def remote_map(count: int) -> float:
+    """Seconds that ``count`` placed calls took, all asked for at once."""
+    began = time.perf_counter()
+    for future in remote.map(range(count)):
+        future.result()
+    return time.perf_counter() - began

@@ -102,6 +102,7 @@ class PostgresSession:
     """Transactions on a connection that is made anew when it is lost."""
 
     errors: tuple[type[Exception], ...] = (psycopg.Error, Unreachable)
+    cursor: type = psycopg.Cursor
     marks_first = True  # without one, a failed statement that an operation makes up for would end everything
 
     def __init__(self, url: str, begin: str, settings: str = "") -> None:

@@ -13,7 +13,7 @@ from .audit import add_entry
 from .changes import Changes, Effects
 from .database import Database
 from .endings import cancel_run
-from .guard import Connection
+from .guard import Connection, Variants
 from .moves import note_run
 from .nested import Part, part_of
 from .retention import NOT_DELETED
@@ -25,7 +25,7 @@ _BEYOND = "\U0010ffff"
 """Sorts after every character an id may have."""
 
 
-SCANNED_MAX = 10_000
+SCANNED_MAX = 5_000
 """How many runs one page of a text search looks at."""
 
 
@@ -152,36 +152,49 @@ def _page(connection: Connection, limit: int, cursor: str | None, wanted: Wanted
         "id < ?": cursor,
     }
     terms = {term: value for term, value in asked.items() if value is not None}
+    if wanted.text is not None:
+        return _search(connection, limit, terms, wanted.text)
     conditions = " AND ".join([*terms, NOT_DELETED])
     newest = f"SELECT {RUNS.columns} FROM runs WHERE {conditions} ORDER BY id DESC LIMIT ?"
-    if wanted.text is not None:
-        return _search(connection, limit, newest, list(terms.values()), wanted.text)
     rows: list[Any] = connection.execute(newest, (*terms.values(), limit + 1)).fetchall()
     items = [RUNS.load(row) for row in rows[:limit]]
     return Page(items, items[-1].id if len(rows) > limit else None)
 
 
-def _search(connection: Connection, limit: int, newest: str, values: list[str], text: str) -> Page[Run]:
-    """Those among the next `SCANNED_MAX` runs that hold the text."""
-    scanned, last = connection.execute(
-        f"SELECT count(*), min(id) FROM ({newest}) AS scanned", (*values, SCANNED_MAX)
+def _search(connection: Connection, limit: int, terms: dict[str, str], text: str) -> Page[Run]:
+    """Those among the next `SCANNED_MAX` runs that hold the text; the first are found without the last."""
+    terms = {"id < ?": _BEYOND, **terms}
+    conditions = " AND ".join(terms)
+    bound = connection.execute(
+        f"SELECT id FROM runs WHERE {conditions} ORDER BY id DESC LIMIT 1 OFFSET ?",
+        (*terms.values(), SCANNED_MAX - 1),
     ).fetchone()
+    pattern = _pattern(text)
     rows: list[Any] = connection.execute(
-        f"SELECT * FROM ({newest}) AS scanned"
-        " WHERE lower(id || ' ' || flow || ' ' || name || ' ' || message || ' ' || params) LIKE ? ESCAPE '!'"
-        " ORDER BY id DESC LIMIT ?",
-        (*values, SCANNED_MAX, _pattern(text), limit),
+        Variants(
+            sqlite=_SEARCH.format(conditions=conditions, like="LIKE"),  # it ignores the case of ASCII letters
+            postgresql=_SEARCH.format(conditions=conditions, like="ILIKE"),
+        ),
+        (*terms.values(), "" if bound is None else bound[0], *[pattern] * len(_TEXTS), limit),
     ).fetchall()
     items = [RUNS.load(row) for row in rows]
     if len(items) == limit:
         return Page(items, items[-1].id)
-    return Page(items, last if scanned == SCANNED_MAX else None)
+    return Page(items, None if bound is None else bound[0])
+
+
+_TEXTS = ("message", "params", "name", "id", "flow")
+_SEARCH = (
+    f"SELECT {RUNS.columns} FROM runs WHERE {{conditions}} AND id >= ? AND {NOT_DELETED}"
+    f" AND ({' OR '.join(f'{column} {{like}} ? ESCAPE {chr(39)}!{chr(39)}' for column in _TEXTS)})"
+    " ORDER BY id DESC LIMIT ?"
+)
 
 
 def _pattern(text: str) -> str:
     for special in "!%_":
         text = text.replace(special, f"!{special}")
-    return f"%{text.lower()}%"
+    return f"%{text}%"
 
 
 def create_run(connection: Connection, run: Run, job: Job, seed: Seed | None = None) -> tuple[Run, Job, bool]:

@@ -17,6 +17,9 @@ class Session(Protocol):
     errors: tuple[type[Exception], ...]
     """What the driver raises."""
 
+    cursor: type
+    """What the driver's statements return."""
+
     marks_first: bool
     """Whether the first operation of a transaction needs a savepoint too."""
 

@@ -72,6 +72,7 @@ class SqliteSession:
     """Transactions on one connection; ``begin`` is how they are opened."""
 
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+    cursor: type = sqlite3.Cursor
     marks_first = False
 
     def __init__(self, connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> None:

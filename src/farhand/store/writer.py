@@ -8,6 +8,8 @@ committed at once. What can go wrong:
 - an operation raises: it is rolled back to its savepoint, its caller gets the error, its siblings stay;
 - an operation's error has ended the transaction (full disk, I/O error), or COMMIT fails: nothing of the
   batch was kept, all of it fails with `StoreFailed`, and the writer goes on with the next batch;
+- an operation returns a cursor: its caller gets None, since a cursor that is let go on another thread would
+  reset a statement that this one may be running again;
 - the dialect says that it would pass the second time (PostgreSQL restarted, or chose this transaction to
   end a deadlock): the whole batch is run again, so an operation must give the same when run twice;
 - the thread itself ends: everything that waits, and all that comes later, fails with `StoreFailed`, and
@@ -152,7 +154,8 @@ class Writer:
         if marked:
             session.mark()
         try:
-            waiting.value = waiting.operation(session.guarded)
+            value = waiting.operation(session.guarded)
+            waiting.value = None if isinstance(value, session.cursor) else value
         except Exception as error:  # whatever it is, it belongs to the caller
             if not session.active or session.again_s(error, 0) is not None:
                 raise _TransactionEnded(str(error)) from error

@@ -253,3 +253,9 @@ async def test_the_store_is_synchronous_full_with_a_write_ahead_log(database, tm
     ]
     assert settings == ["wal", 2, 1]
     assert (tmp_path / "store.db").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_cursor_does_not_leave_the_writers_thread(database):
+    """Let go elsewhere, it would reset a statement that the writer is running again."""
+    given = await database.write(lambda connection: connection.execute("INSERT INTO things VALUES ('a')"))
+    assert given is None
