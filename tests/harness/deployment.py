@@ -200,8 +200,13 @@ class Deployment:
         wait: bool = True,
         python: str = sys.executable,
         program: Path | None = None,
+        packages: Path | None = None,
+        checkout: Path | None = None,
     ) -> WorkerProgram:
-        """Start a worker in bundle mode, in a directory of its own, and wait until it is online."""
+        """Start a worker in a directory of its own, and wait until it is online.
+
+        Code comes to it as a bundle, unless it has a ``checkout``.
+        """
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         token_file = directory / "token"
@@ -209,7 +214,9 @@ class Deployment:
         arguments = ["-m", "farhand_worker"] if program is None else [str(program)]
         arguments += ["--url", url or self.url, "--token-file", str(token_file)]
         arguments += ["--state-dir", str(directory / "state"), "--parallel", str(parallel), "--name", name]
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")}
+        arguments += [] if checkout is None else [str(checkout)]
+        found = {} if packages is None else {"PYTHONPATH": str(packages)}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")} | found
         worker = WorkerProgram(
             name,
             arguments,

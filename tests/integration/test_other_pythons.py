@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import glob
-import os
-import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.harness.deployment import Deployment, deployed
+from tests.harness.interpreters import interpreter
 from tests.harness.witnesses import words
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
-_KEPT = os.path.expanduser("~/.pyenv/versions/{version}.*/bin/python3")
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +32,13 @@ def program(deployment: Deployment) -> Path:
     return path
 
 
-def _interpreter(version: str) -> str:
-    """A Python of that version, on the path or kept beside others; skips where there is none."""
-    found = [shutil.which(f"python{version}") or "", *glob.glob(_KEPT.format(version=version))]
-    for path in sorted(filter(None, found)):
-        answer = subprocess.run(
-            [path, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
-        )
-        if answer.stdout.strip() == version:
-            return path
-    pytest.skip(f"Python {version} is absent: a worker on it")
-
-
 @pytest.mark.fault("3.53")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_one_file_makes_any_python_a_worker(
     deployment: Deployment, program: Path, tmp_path: Path, version: str
 ) -> None:
     name = f"python{version}"
-    worker = deployment.worker(name, "demo", python=_interpreter(version), program=program)
+    worker = deployment.worker(name, "demo", python=interpreter(version), program=program)
     mapped = deployment.start_run("mapping", path=str(tmp_path / "witness"), count=4)
     ticking = deployment.start_run("ticking_there", path=str(tmp_path / "ticks"), seconds=0.2)
     assert deployment.wait_for_run(mapped, "completed")["result"] == 14

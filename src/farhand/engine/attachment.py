@@ -25,8 +25,8 @@ from ..store import Store
 from ..store.tasks import outcome_body
 from .bus import Bus, Notice
 from .consequences import Consequences
+from .fitness import Fitness
 from .fleet import AWAITED, OFFLINE, ONLINE, Fleet, Holding, Link, Member
-from .importchecks import ImportChecks
 from .rescuer import Rescuer
 from .service import Wakeup
 from .worker_events import WorkerEvents
@@ -63,10 +63,10 @@ class Attachments:
         consequences: Consequences,
         bus: Bus,
         wakeup: Wakeup,
-        imports: ImportChecks,
+        fitness: Fitness,
         events: WorkerEvents,
     ) -> None:
-        self._imports = imports
+        self._fitness, self._imports = fitness, fitness.imports
         self._store = store
         self._fleet = fleet
         self._rescuer = rescuer
@@ -106,7 +106,8 @@ class Attachments:
             member.link.close("the worker opened another session")
         member.link, member.state = link, AWAITED
         member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
-        member.python = hello.python
+        member.python, member.checkout, member.git = hello.python, hello.checkout or "", hello.git
+        member.differs, member.compared = {}, frozenset()
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
         member.inventory = _inventory(hello)
         member.jti, member.leaving = credential.jti, hello.draining
@@ -120,9 +121,28 @@ class Attachments:
         self._events.welcomed(member.name)
         if member.drained_by:
             link.send(protocol.Set(draining=True))
+        self._fitness.ask_checkout(member)
         self._bus.publish(Notice("worker", record=member.name))
         self._wakeup.set()
         self._rescuer.look()
+
+    async def changed(self, member: Member, changed: protocol.Changed) -> None:
+        """What is installed or checked out on a worker is another than before."""
+        if changed.differs is not None:
+            member.differs = {name: tuple(files) for name, files in changed.differs.items()}
+        if changed.git is not None and changed.git != member.git:
+            member.git = changed.git
+            await self._store.workers.set_git(member.name, changed.git)
+        await self._note_environment(member, changed.environment or "")
+        self._fitness.checkout_changed(member)
+        self._wakeup.set()
+        self._bus.publish(Notice("worker", record=member.name))
+
+    async def _note_environment(self, member: Member, digest: str) -> None:
+        if digest and digest != member.environment:
+            member.environment = digest
+            await self._store.workers.set_environment(member.name, digest, time.time())
+            self._fitness.environment_changed(member.name, digest)
 
     def heard(self, member: Member) -> None:
         """The worker was heard: its leases are renewed from now."""
@@ -251,8 +271,11 @@ class Attachments:
             jti=credential.jti,
             protocol=min(max(hello.protocol), protocol.SUPPORTED[1]),
             reported=_reported(hello),
+            checkout=member.checkout,
+            git=member.git,
         )
         stored, was_away = await self._store.workers.attach(worker)
+        await self._note_environment(member, hello.environment)
         member.drained_by = stored.drained_by
         if stored.slots is not None and stored.slots != hello.parallel:
             member.parallel = stored.slots

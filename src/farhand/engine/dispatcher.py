@@ -193,7 +193,7 @@ class Dispatcher(Service):
         link = member.link
         try:
             leased = await self._store.jobs.lease(
-                job.id, member.name, member.capacity, time.time(), fell_back=chosen.fell_back
+                job.id, member.name, member.capacity, time.time(), member.git, fell_back=chosen.fell_back
             )
             if leased is not None and leased.job.lease is not None:
                 self._fleet.hold(member, leased.job, leased.job.lease)

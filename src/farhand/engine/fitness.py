@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from ..model import Job, Json
+from farhand_worker import protocol
+
+from ..model import Ask, Flow, Job, Json
 from ..placement import Candidate, Refusal
 from ..store.changes import Unfit
-from ..suitability import python_fits, refusal
+from ..suitability import name_files, python_fits, refusal
 from .fleet import OFFLINE, Fleet, Member
-from .importchecks import ImportChecks
+from .importchecks import ImportChecks, code_of
 from .queue import Queue
 from .service import Wakeup
 
+log = logging.getLogger("farhand")
+
 ARGUMENTS, MISSING = "arguments_do_not_load", "code_missing"
 _JOBS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class FlowCode:
+    """What a worker has of a flow's code. ``state``: ready, unchecked, or a code of `suitability.REASONS`.
+
+    ``files`` are those in which its checkout differs.
+    """
+
+    flow: str
+    fingerprint: str
+    state: str
+    message: str
+    files: tuple[str, ...] = ()
 
 
 class Fitness:
@@ -27,6 +46,7 @@ class Fitness:
         self._queue = queue
         self._wakeup = wakeup
         self._arguments: dict[str, dict[str, Unfit]] = {}
+        self._flows: frozenset[str] = frozenset()
 
     def candidates(self, job: Job) -> list[Candidate]:
         """The workers the job could be placed on, now or soon, each with what its code has against it."""
@@ -39,11 +59,74 @@ class Fitness:
     def against(self, job: Job, member: Member) -> Refusal | None:
         """The first reason against a worker, those that need no asking before those that do."""
         return (
-            self._python(job, member) or self._arguments_of(job, member) or self.imports.against(job, member)
+            self._python(job.ask, member)
+            or self._checkout(job.fingerprint, member)
+            or self._arguments_of(job, member)
+            or self.imports.against(code_of(job), member)
         )
+
+    def offered(self, inspected: list[str], present: list[str]) -> None:
+        """A project was taken: what the server itself has imported of it, and what all flows now are of."""
+        self.imports.inspected(inspected)
+        self.flows(present)
+
+    def flows(self, fingerprints: Iterable[str]) -> None:
+        """These are what the server's flows are of: workers with a checkout say which of them they have."""
+        self._flows = frozenset(fingerprints)
+        for member in self._fleet:
+            self.ask_checkout(member)
+
+    def ask_checkout(self, member: Member, more: Iterable[str] = ()) -> None:
+        """Ask a worker for the fingerprints that it was not asked for yet, all of them anew."""
+        asked = frozenset(more)
+        wanted = self._flows | asked | (member.compared if asked else frozenset())
+        if member.checkout and member.link is not None and wanted - member.compared:
+            member.compared = wanted
+            member.link.send(protocol.Compare(sorted(wanted)))
+
+    def checkout_changed(self, member: Member) -> None:
+        """What a worker has checked out is known anew. One that can run no flow is worth saying."""
+        ours = self._flows & member.differs.keys()
+        if ours and all(member.differs[fingerprint] for fingerprint in ours):
+            log.warning(
+                "worker %s can run none of the flows here: its checkout %s %s",
+                member.name,
+                member.checkout,
+                self.drift(member.name),
+            )
+
+    def drift(self, worker: str) -> str:
+        """In which files a worker's checkout differs from what the flows are of; empty where it does not."""
+        member = self._fleet.get(worker)
+        if member is None or not member.checkout:
+            return ""
+        files = {file for name in self._flows & member.differs.keys() for file in member.differs[name]}
+        return f"differs in {name_files(sorted(files))}" if files else ""
+
+    def code_of(self, worker: str, flows: Iterable[Flow]) -> list[FlowCode]:
+        """What a worker has of each flow, as far as it is known."""
+        member = self._fleet.get(worker)
+        return [] if member is None else [self._code_of(member, flow) for flow in flows if flow.present]
+
+    def _code_of(self, member: Member, flow: Flow) -> FlowCode:
+        code = (flow.fingerprint, flow.entry.partition(":")[0])
+        against = (
+            self._python(flow.ask, member)
+            or self._checkout(flow.fingerprint, member)
+            or self.imports.against(code, member)
+        )
+        files = member.differs.get(flow.fingerprint, ()) if member.checkout else ()
+        if against is None:
+            return FlowCode(flow.name, flow.fingerprint, "ready", "")
+        state = "unchecked" if against.code == "import_check" else against.code
+        return FlowCode(flow.name, flow.fingerprint, state, against.message, files)
 
     def look_into(self, job: Job, refusals: Iterable[Refusal]) -> None:
         """Find out what is not known yet."""
+        for each in refusals:
+            member = self._fleet.get(each.worker)
+            if each.code == "checkout_unknown" and member is not None:
+                self.ask_checkout(member, [job.fingerprint])
         self.imports.look_into(job, refusals)
 
     def error(self, job: Job, last: Refusal) -> Json | None:
@@ -73,11 +156,21 @@ class Fitness:
             workers.pop(worker, None)
         self.imports.environment_changed(worker, digest)
 
-    def _python(self, job: Job, member: Member) -> Refusal | None:
-        asked = job.ask.requires_python
+    def _python(self, ask: Ask, member: Member) -> Refusal | None:
+        asked = ask.requires_python
         if not asked or python_fits(asked, member.python):
             return None
         return refusal(member.name, "requires_python", f"has Python {member.python}, and it needs {asked}")
+
+    def _checkout(self, fingerprint: str, member: Member) -> Refusal | None:
+        if not member.checkout or not fingerprint:
+            return None
+        files = member.differs.get(fingerprint)
+        if files is None:
+            return refusal(member.name, "checkout_unknown", "has not compared its checkout with it yet")
+        if not files:
+            return None
+        return refusal(member.name, "checkout_differs", f"has a checkout that differs in {name_files(files)}")
 
     def _arguments_of(self, job: Job, member: Member) -> Refusal | None:
         unfit = self._arguments.get(job.id, {}).get(member.name)

@@ -73,7 +73,8 @@ class Member:
     made, with what each will take; ``reserved``: who has its next free amounts; ``skew_s``: how far its wall
     clock is ahead of ours, give or take the way of a message; ``behind``: the jobs of which it has not told
     everything yet, as its last heartbeat said; ``leaving``: a signal told it to end; ``drained_by``: who
-    ordered that it takes nothing new.
+    ordered that it takes nothing new. One that works in a ``checkout`` was asked for ``compared``
+    fingerprints; ``differs`` has its answers: the files that differ.
     """
 
     name: str
@@ -83,6 +84,11 @@ class Member:
     instance: str = ""
     host: str = ""
     python: str = ""
+    environment: str = ""
+    checkout: str = ""
+    git: str = ""
+    differs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    compared: frozenset[str] = frozenset()
     boot_id: str = ""
     jti: str = ""
     state: str = AWAITED

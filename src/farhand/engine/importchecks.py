@@ -106,14 +106,14 @@ class ImportChecks:
         for oldest in list(self._inspected)[:-_INSPECTED_MAX]:
             del self._inspected[oldest]
 
-    def against(self, job: Job, member: Member) -> Refusal | None:
-        """What the job's imports say against a worker."""
-        if not job.fingerprint:
+    def against(self, code: tuple[str, str], member: Member) -> Refusal | None:
+        """What the imports of a fingerprint's module say against a worker."""
+        fingerprint, module = code
+        if not fingerprint:
             return None
-        module = module_of(job)
-        standing = self._standings.get((member.name, job.fingerprint, module))
+        standing = self._standings.get((member.name, fingerprint, module))
         if standing is None:
-            if member.name == LOCAL_WORKER and job.fingerprint in self._inspected:
+            if member.name == LOCAL_WORKER and fingerprint in self._inspected:
                 return None
             return refusal(member.name, "import_check", f"has not imported {module} yet")
         state, message, _ = standing.conclusion
@@ -130,12 +130,12 @@ class ImportChecks:
 
     def error(self, job: Job, worker: str) -> Json | None:
         """The exception that importing the job's module raised on a worker."""
-        standing = self._standings.get((worker, job.fingerprint, module_of(job)))
+        standing = self._standings.get((worker, *code_of(job)))
         return None if standing is None else standing.conclusion.error
 
     def note_missing(self, job: Job, worker: str, message: str, error: Json | None) -> None:
         """A job that had been handed over could not be imported, whatever was known before."""
-        standing = self._standings.setdefault((worker, job.fingerprint, module_of(job)), Standing())
+        standing = self._standings.setdefault((worker, *code_of(job)), Standing())
         self._conclude(standing, Conclusion("missing", message, error))
 
     def environment_changed(self, worker: str, digest: str) -> None:
@@ -155,7 +155,7 @@ class ImportChecks:
                 self._begin(job, member)
 
     def _begin(self, job: Job, member: Member) -> None:
-        key = (member.name, job.fingerprint, module_of(job))
+        key = (member.name, *code_of(job))
         standing = self._standings.setdefault(key, Standing())
         if standing.check is not None or not _is_due(standing) or member.link is None:
             return
@@ -280,9 +280,9 @@ def concluded(event: protocol.Result | protocol.Exit) -> Conclusion:
     return Conclusion("missing", event.message, event.error)
 
 
-def module_of(job: Job) -> str:
-    """The module that a job's entry lies in."""
-    return job.entry.partition(":")[0]
+def code_of(job: Job) -> tuple[str, str]:
+    """The fingerprint of a job, and the module that its entry lies in."""
+    return job.fingerprint, job.entry.partition(":")[0]
 
 
 def _is_due(standing: Standing) -> bool:

@@ -8,7 +8,7 @@ import logging
 import re
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,9 @@ class Projects:
         blobs: Blobs,
         scheduler: Scheduler,
         bus: Bus,
-        inspected: Callable[[list[str]], None] = lambda _: None,
+        offered: Callable[[list[str], list[str]], None] = lambda _inspected, _present: None,
     ) -> None:
-        self._inspected = inspected
+        self._offered = offered
         self._store = store
         self._blobs = blobs
         self._scheduler = scheduler
@@ -75,7 +75,7 @@ class Projects:
         self._blobs.put_bytes(packed.content)
         for manifest in packed.manifests.values():
             self._blobs.put_bytes(manifest)
-        self._inspected([flow.fingerprint for flow in packed.offer.flows])
+        inspected = [flow.fingerprint for flow in packed.offer.flows]
         stored = await self._store.flows.list()
         checked = check(packed.name, packed.offer, stored)
         for trouble in checked.troubles:
@@ -93,6 +93,7 @@ class Projects:
             _project(packed.name, SERVED, str(root), packed.offer, checked.troubles),
             [*checked.flows, *kept],
             [*checked.schedules, *schedules],
+            inspected,
         )
         return checked
 
@@ -127,8 +128,12 @@ class Projects:
             await self._store.projects.note(replace(project, errors=(Trouble("farhand.toml", error),)))
             self._bus.publish(Notice("project"))
 
-    async def _keep(self, project: Project, flows: list[Flow], schedules: list[Schedule]) -> None:
+    async def _keep(
+        self, project: Project, flows: list[Flow], schedules: list[Schedule], inspected: Sequence[str] = ()
+    ) -> None:
         await self._store.projects.replace(project, flows, schedules, time.time())
+        present = [flow.fingerprint for flow in await self._store.flows.list() if flow.present]
+        self._offered(list(inspected), present)
         self._scheduler.reload()
         self._bus.publish(Notice("project"))
         self._bus.publish(Notice("schedule"))

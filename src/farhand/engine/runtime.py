@@ -21,6 +21,7 @@ def _files() -> Iterator[tuple[str, Path]]:
     for path in (_FARHAND / "sdk").rglob("*.py"):
         yield f"farhand/{path.relative_to(_FARHAND).as_posix()}", path
     yield "farhand_worker/__init__.py", _WORKER / "__init__.py"
+    yield "farhand_worker/distributions.py", _WORKER / "distributions.py"
     yield "farhand_worker/manifest.py", _WORKER / "manifest.py"
     yield "farhand_worker/masking.py", _WORKER / "masking.py"
     yield "farhand_worker/protocol.py", _WORKER / "protocol.py"

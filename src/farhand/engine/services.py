@@ -98,7 +98,7 @@ class Services:
             consequences,
             self.bus,
             wakeup,
-            self.imports,
+            self.fitness,
             self.worker_events,
         )
         self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, wakeup)
@@ -110,7 +110,7 @@ class Services:
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, consequences, self.bus)
-        self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.imports.inspected)
+        self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.fitness.offered)
         self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
         self.tokens = Tokens(store, home, environment, on_end=self.operations.expel)
@@ -147,8 +147,10 @@ class Services:
             if known is not None:
                 member.labels, member.parallel = frozenset(known.labels), known.parallel
                 member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
-                member.python = known.python
+                member.python, member.environment = known.python, known.environment
+                member.checkout, member.git = known.checkout, known.git
                 member.jti, member.drained_by = known.jti, known.drained_by
+        self.fitness.flows([flow.fingerprint for flow in await self.store.flows.list() if flow.present])
         await self.inbox.reconcile()
         self.vitals.start()
         self.dispatcher.start()

@@ -26,6 +26,7 @@ _FROM_AGENT = (
     protocol.Request,
     protocol.Drained,
     protocol.Bye,
+    protocol.Changed,
 )
 
 

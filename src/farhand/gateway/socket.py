@@ -204,6 +204,9 @@ class Socket:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._attachments.drained(self._attached())
 
+    async def _on_changed(self, changed: protocol.Changed) -> None:
+        self._spawn(self._attachments.changed(self._attached(), changed))
+
     async def _on_bye(self, bye: protocol.Bye) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._attachments.leave(self._attached(), self, bye.reason)
@@ -216,6 +219,7 @@ class Socket:
         protocol.Request: _on_request,
         protocol.Drained: _on_drained,
         protocol.Bye: _on_bye,
+        protocol.Changed: _on_changed,
     }
 
     def _attached(self) -> Member:

@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from farhand_worker.distributions import environment_digest
+
 from . import loading, loggers, restore, secrets
 from .channel import Channel
 from .context import STOPPED
@@ -41,6 +43,7 @@ class Engine:
         self._lock = threading.Lock()
         self._root: Optional[Path] = None
         self._base_path: List[str] = []
+        self._environment = ""
 
     def serve(self) -> None:
         """Say ready, then work until ``quit``."""
@@ -58,7 +61,10 @@ class Engine:
         self._channel.on("heard", self._on_heard)
         self._channel.start()
         python = ".".join(map(str, sys.version_info[:3]))
-        self._channel.send("ready", pid=os.getpid(), python=python)
+        self._environment = environment_digest(self._base_path)
+        self._channel.send(
+            "ready", pid=os.getpid(), python=python, environment=self._environment, paths=self._base_path
+        )
         retire = False
         while True:
             header = self._jobs.get()
@@ -69,7 +75,7 @@ class Engine:
 
     def _execute(self, header: Header) -> bool:
         self._enter_bundle(Path(header["bundle_dir"]))
-        job = Job(header, self._channel)
+        job = Job(header, self._channel, self._environment)
         with self._lock:
             self._job, cancel, self._early_cancel = job, self._early_cancel, None
         if cancel is not None:

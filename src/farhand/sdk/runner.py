@@ -42,7 +42,8 @@ class _Unfit(Exception):
 class Job:
     """One job that an engine executes. ``run()`` in the main thread, the rest from the channel's."""
 
-    def __init__(self, header: Header, channel: Channel) -> None:
+    def __init__(self, header: Header, channel: Channel, environment: str = "") -> None:
+        self._environment = environment
         self._header = header
         self._channel = channel
         spool_bytes_max = header.get("spool_bytes_max") or SPOOL_BYTES_MAX
@@ -123,6 +124,7 @@ class Job:
             "pid": os.getpid(),
             "python": ".".join(map(str, sys.version_info[:3])),
             "host": os.uname().nodename,
+            "environment": self._environment or None,
         }
         self.spool.write(events.line("started", body))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..model import Worker
 from .database import Database
 from .guard import Connection
+from .moves import add_event
 from .rows import WORKERS
 
 
@@ -72,6 +73,30 @@ class Workers:
             return gone.rowcount == 1
 
         return await self._database.write(write)
+
+    async def set_environment(self, name: str, digest: str, now: float) -> bool:
+        """Note what is installed on a worker; false when it was that already. A change is an event."""
+
+        def write(connection: Connection) -> bool:
+            row = connection.execute("SELECT environment FROM workers WHERE name = ?", (name,)).fetchone()
+            if row is None or row[0] == digest:
+                return False
+            connection.execute(
+                "UPDATE workers SET environment = ?, environment_at = ? WHERE name = ?", (digest, now, name)
+            )
+            if row[0]:
+                message = f"what is installed on {name} has changed"
+                details = {"before": row[0], "after": digest}
+                add_event(connection, now, "worker.environment", message, None, name, details)
+            return True
+
+        return await self._database.write(write)
+
+    async def set_git(self, name: str, git: str) -> None:
+        """Note which commit a worker's checkout is at."""
+        await self._database.write(
+            lambda connection: connection.execute("UPDATE workers SET git = ? WHERE name = ?", (git, name))
+        )
 
     async def set_state(self, name: str, state: str, now: float) -> bool:
         """Note a worker's state; false when it was that already (or there is no such worker)."""

@@ -11,6 +11,7 @@ from pydantic import Field
 from starlette.responses import FileResponse, Response
 
 from ..engine import program
+from ..engine.fitness import FlowCode
 from ..engine.operations import SLOTS_MAX
 from ..engine.roles import Identity
 from ..engine.workers import Held, WorkerStatus
@@ -84,6 +85,13 @@ async def agent_pyz() -> Response:
             "Farhand-Digest": found.digest,
         },
     )
+
+
+@router.get("/{name}/code", response_model=Page[FlowCode], dependencies=[Depends(require("read"))])
+async def code(name: str, services: Asking) -> JsonResponse:
+    """What a worker has of each flow: ready, not checked yet, or what is against it, with the files."""
+    known = await services.workers.get(name)
+    return JsonResponse(list_view(services.fitness.code_of(known.worker.name, await services.flows.list())))
 
 
 @router.get("/{name}", response_model=WorkerView, dependencies=[Depends(require("read"))])

@@ -58,7 +58,7 @@ class World:
             self.consequences,
             self.bus,
             self.wakeup,
-            self.imports,
+            self.fitness,
             self.worker_events,
         )
         self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, self.wakeup)

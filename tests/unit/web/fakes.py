@@ -19,6 +19,7 @@ from farhand.engine.audit import Told, outcome_of
 from farhand.engine.blob_access import BlobAccess
 from farhand.engine.bus import Bus, Notice
 from farhand.engine.doctor import Finding, Report, SettingShown, WorkerClock
+from farhand.engine.fitness import FlowCode
 from farhand.engine.masking import Masker
 from farhand.engine.packing import Offer
 from farhand.engine.pruner import Deleted
@@ -556,6 +557,16 @@ class FakeImports:
         return False
 
 
+class FakeFitness:
+    """Workers whose code is that of the server."""
+
+    def drift(self, worker: str) -> str:
+        return ""
+
+    def code_of(self, worker: str, flows: list[Flow]) -> list[FlowCode]:
+        return [FlowCode(flow.name, flow.fingerprint, "ready", "") for flow in flows]
+
+
 class FakeServices:
     def __init__(self, directory: Path) -> None:
         self.flows = FakeFlows()
@@ -563,6 +574,7 @@ class FakeServices:
         self.schedules = FakeSchedules()
         self.projects = FakeProjects()
         self.workers = self.operations = FakeWorkers()
+        self.fitness = FakeFitness()
         self.tokens = FakeTokens()
         self.invitations = FakeInvitations(self.tokens)
         self.audit = FakeAudit()

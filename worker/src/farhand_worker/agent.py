@@ -11,6 +11,7 @@ from typing import Any, Coroutine, Optional, Set
 from .attendance import Attendance
 from .blobs import BlobCache, NotFetched
 from .cache import Cache
+from .checkout import Checkout
 from .dial import DialRefused
 from .engines import Pool
 from .environment import user_environment
@@ -23,6 +24,7 @@ from .protocol import Welcome
 from .renewal import Renewal
 from .state import StateDirectory
 from .status_server import StatusServer
+from .surroundings import Surroundings
 from .transfer import Transfer
 from .usage import Usage
 from .warden_link import WardenLink, kill_inherited
@@ -47,14 +49,28 @@ class Agent:
         self._cache = Cache(state, self._transfer, options.python, _blobs(options, state))
         self._pool = Pool(state, options.python, self._environ, max(1, options.parallel))
         self._holdings = Holdings(
-            state, self._cache, self._pool, options.cwd, self._settled, self._background
+            state, self._cache, self._pool, options.checkout or options.cwd, self._settled, self._background
         )
+        checkout = None if options.checkout is None else Checkout(options.checkout)
+        self._holdings.checkout = checkout
+        self._surroundings = Surroundings(
+            checkout, self._cache, self._holdings.send, self._pool.environment_changed
+        )
+        self._holdings.surroundings = self._surroundings
+        self._pool.began = self._surroundings.engine_began
         self._renewal = Renewal(self._holdings, self._pool, self._heard)
         self._orders = Orders(
             options.parallel, self._pool, self._holdings.send, self._leave_if_done, self._beat
         )
         self._attendance = Attendance(
-            options, state, self._holdings, self._transfer, self._renewal, self._orders, self._welcomed
+            options,
+            state,
+            self._holdings,
+            self._transfer,
+            self._renewal,
+            self._orders,
+            self._welcomed,
+            self._surroundings,
         )
         self._observer = Observer(options, self._attendance, self._holdings, self._orders)
         self._page = StatusServer(options.status_host, options.status_port, self._observer.look)
@@ -85,6 +101,7 @@ class Agent:
             self._idle = Idle(self._options.max_idle_s, self._busy, self._leave_idle)
         self._heard()
         self._background(self._attend())
+        self._background(self._surroundings.watch())
         try:
             return await self._end
         finally:

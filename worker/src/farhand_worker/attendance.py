@@ -34,6 +34,7 @@ from .protocol import (
 from .renewal import Renewal
 from .session import Session, SessionOver
 from .state import StateDirectory
+from .surroundings import Surroundings
 from .transfer import Transfer
 
 _RETRY_S, _RETRY_S_MAX = 0.5, 5.0
@@ -58,7 +59,9 @@ class Attendance:
         renewal: Renewal,
         orders: Orders,
         welcomed: Callable[[Welcome], None],
+        surroundings: Surroundings,
     ) -> None:
+        self._surroundings = surroundings
         self._options = options
         self._state = state
         self._holdings = holdings
@@ -197,6 +200,9 @@ class Attendance:
             status_url=self.status_url,
             service_host=self._options.service_host,
             shared_paths=list(self._options.shared_paths),
+            checkout=None if self._options.checkout is None else str(self._options.checkout),
+            git=self._surroundings.git,
+            environment=self._surroundings.environment,
         )
 
     def _welcome(self, message: Welcome, sent_at: float, address: Address) -> None:

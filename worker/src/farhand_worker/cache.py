@@ -11,9 +11,10 @@ import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Awaitable, Callable, Dict, Optional, Set
+from typing import Awaitable, Callable, Dict, Mapping, Optional, Set
 
 from .blobs import BlobCache, NotFetched, hex_of
+from .checkout import Checkout
 from .state import StateDirectory
 from .transfer import Claim, Corrupt, Transfer, TransferFailed
 
@@ -48,6 +49,11 @@ class Cache:
         """The file of a blob, which stays until the claim is let go."""
         self._blobs.pin(digest, claim)
         return await self._once("blob " + digest, lambda: self._fetch_blob(digest, claim))
+
+    async def checked_out(self, fingerprint: str, manifest: Mapping[str, str], checkout: Checkout) -> Path:
+        """The directory of a read-only copy of what a manifest names. Raises `Differs`."""
+        name = "checkout " + fingerprint
+        return await self._kept(name, lambda: self._copy(fingerprint, manifest, checkout))
 
     @property
     def fetching(self) -> bool:
@@ -112,6 +118,13 @@ class Cache:
         home = self._state.path / "bundles" / hex_of(digest)
         if not home.exists():
             await self._unpack(f"/api/v1/artifacts/{digest}", digest, home, claim, read_only=True)
+        os.utime(home)
+        return home
+
+    async def _copy(self, fingerprint: str, manifest: Mapping[str, str], checkout: Checkout) -> Path:
+        home = self._state.path / "bundles" / hex_of(fingerprint)
+        if not home.exists():
+            await self._in_thread(lambda: checkout.copy(manifest, home))
         os.utime(home)
         return home
 

@@ -90,6 +90,8 @@ class Engine:
         self.runtime = runtime
         self.pid: Optional[int] = None
         self.jobs = 0
+        self.environment = ""
+        self.paths: List[str] = []
         self.end: Optional[Ended] = None
         self.gone = asyncio.Event()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -138,6 +140,8 @@ class Engine:
 
     def _frame(self, header: Dict[str, Any]) -> None:
         if header.get("type") == "ready":
+            self.environment = str(header.get("environment") or "")
+            self.paths = [str(path) for path in header.get("paths") or ()]
             if not self.ready.done():
                 self.ready.set_result(None)
         elif self.occupant is not None:
@@ -176,6 +180,8 @@ class Pool:
         self._environ = environ
         self.idle_max = idle_max
         self._count = 0
+        self._environment = ""
+        self.began: Optional[Callable[[str, List[str]], None]] = None
         self._idle: List[Engine] = []
         self._starting: Optional[asyncio.Future[None]] = None
         self.engines: Dict[str, Engine] = {}
@@ -200,6 +206,7 @@ class Pool:
                 self.kill(engine)
                 raise
             engine.timer.cancel()
+            self._note(engine)
         engine.occupant = occupant if engine.end is None else None
         return engine
 
@@ -209,7 +216,7 @@ class Pool:
         engine.jobs += 1
         if engine.end is not None:
             return
-        if retire or engine.jobs >= JOBS_MAX:
+        if retire or engine.jobs >= JOBS_MAX or engine.environment != self._environment:
             self._retire(engine)
             return
         self._keep_warm(engine)
@@ -221,6 +228,17 @@ class Pool:
     def _keep_warm(self, engine: Engine) -> None:
         self._idle.append(engine)
         engine.timer = asyncio.get_running_loop().call_later(IDLE_S, self._retire, engine)
+
+    def environment_changed(self, digest: str) -> None:
+        """Something was installed or removed: engines that do not know of it take no more jobs."""
+        self._environment = digest
+        for engine in [engine for engine in self._idle if engine.environment != digest]:
+            self._retire(engine)
+
+    def _note(self, engine: Engine) -> None:
+        """What a new engine found installed is what is installed."""
+        if engine.end is None and self.began is not None:
+            self.began(engine.environment, engine.paths)
 
     def kill(self, engine: Engine) -> None:
         """Kill the engine's whole tree; its occupant hears of the end."""
@@ -276,6 +294,7 @@ class Pool:
         """Have the next engine of this kind ready by the time this one retires."""
         successor = await self._spawn(engine.key, engine.runtime)
         await successor.ready
+        self._note(successor)
         if successor.end is None:
             self._keep_warm(successor)
 

@@ -12,6 +12,7 @@ from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, T
 
 from .blobs import NotFetched, hex_of
 from .cache import Cache
+from .checkout import Checkout
 from .clock import wall_now
 from .engines import Pool
 from .jobs import Attempt
@@ -20,6 +21,7 @@ from .protocol import (
     Ack,
     Assign,
     Cancel,
+    Compare,
     Exit,
     Fenced,
     Outcome,
@@ -31,6 +33,7 @@ from .protocol import (
 from .reports import Reports, leftovers
 from .session import Session
 from .state import StateDirectory
+from .surroundings import Surroundings
 from .tally import Tallies
 from .transfer import Claim, TransferFailed
 
@@ -70,6 +73,8 @@ class Holdings:
         self.limits: Dict[str, int] = {}
         self.session: Optional[Session] = None
         self.tallies = Tallies()
+        self.checkout: Optional[Checkout] = None
+        self.surroundings: Optional[Surroundings] = None
         self._settled = settled
         self._background = background
         self._attempts: Dict[JobKey, Attempt] = {}
@@ -84,6 +89,7 @@ class Holdings:
             Reply: self._reply,
             Outcome: self._outcome,
             Fenced: self._fenced,
+            Compare: self._compare,
         }
 
     # ------------------------------------------------------------ what is held
@@ -278,6 +284,10 @@ class Holdings:
         attempt = self._attempts.get((message.job, message.lease))
         if attempt is not None:
             attempt.outcome(message)
+
+    def _compare(self, message: Compare) -> None:
+        if self.surroundings is not None:
+            self.surroundings.compare(message)
 
     def _fenced(self, message: Fenced) -> None:
         self._fence((message.job, message.lease), message.reason)

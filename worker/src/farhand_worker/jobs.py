@@ -10,12 +10,14 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tu
 
 from .blobs import NotFetched
 from .cache import Cache
+from .checkout import Checkout, Differs
 from .clock import wall_now
 from .engines import Ended, Engine, Key, Pool
 from .fates import exit_of, exit_without, fate_of
 from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Reply, Request, Times
 from .reports import Reports
 from .state import StateDirectory
+from .surroundings import Surroundings
 from .transfer import Claim
 
 BELL_S = 0.05
@@ -37,6 +39,8 @@ class Host(Protocol):
     cache: Cache
     pool: Pool
     cwd: Optional[Path]
+    checkout: Optional[Checkout]
+    surroundings: Optional[Surroundings]
 
     def send(self, message: Any) -> None:
         """Send a control message, if there is a session."""
@@ -128,7 +132,7 @@ class Attempt:
     async def _prepare(self) -> Engine:
         host, assign = self._host, self.assign
         runtime = await host.cache.runtime(host.runtime)
-        self._bundle = await host.cache.bundle(assign.bundle, self.claim)
+        self._bundle = await self._code()
         if assign.kind == IMPORT and assign.fingerprint:
             self._manifest = await host.cache.blob(assign.fingerprint, self.claim)
         if host.cwd is None:
@@ -138,6 +142,18 @@ class Attempt:
             self._fate = self._fate or fate_of(engine.end)
             raise NotFetched(f"the engine did not start: {engine.end.text}")
         return engine
+
+    async def _code(self) -> Path:
+        """The tree that the engine runs from: of the bundle, or of the checkout where there is one."""
+        host, fingerprint = self._host, self.assign.fingerprint
+        if host.checkout is None or host.surroundings is None or not fingerprint:
+            return await host.cache.bundle(self.assign.bundle, self.claim)
+        manifest = await host.surroundings.tree(fingerprint)
+        try:
+            return await host.cache.checked_out(fingerprint, manifest, host.checkout)
+        except Differs as error:
+            host.surroundings.poke()
+            raise NotFetched(str(error)) from error
 
     def _key(self) -> Key:
         settings = self.assign.settings
@@ -214,6 +230,7 @@ class Attempt:
             "key": assign.key,
             "bundle_dir": str(self._bundle),
             "manifest": str(self._manifest) if self._manifest else None,
+            "checkout": str(host.checkout.root) if host.checkout else None,
             "cwd": str(host.cwd or self._scratch),
             "spool": str(self.reports.engine_path),
             "blobs": str(self.reports.outgoing),

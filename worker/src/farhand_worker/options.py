@@ -47,6 +47,7 @@ class Options:
     status_host: str = "127.0.0.1"
     status_port: int = 0
     cwd: Optional[Path] = None
+    checkout: Optional[Path] = None
     orphan_s: Optional[float] = None
 
 
@@ -84,6 +85,7 @@ def options(values: Values, code: str = "") -> Options:
         status_host=values["status_host"],
         status_port=values["status_port"],
         cwd=cwd,
+        checkout=_checkout(values["checkout"]),
         orphan_s=values["orphan_s"],
     )
 
@@ -127,6 +129,15 @@ def _directory(text: Optional[str]) -> Optional[Path]:
     path = Path(text).absolute()
     if not path.is_dir():
         raise Usage(f"--cwd: {text} is no directory")
+    return path
+
+
+def _checkout(text: Optional[str]) -> Optional[Path]:
+    if text is None:
+        return None
+    path = Path(text).expanduser().absolute()
+    if not path.is_dir():
+        raise Usage(f"{text} is no directory; name this machine's checkout, or none to have code sent")
     return path
 
 

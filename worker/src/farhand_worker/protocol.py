@@ -131,7 +131,9 @@ class Hello:
 
     ``inventory`` is an `Inventory` as a dict. ``status_url`` is where its own status page is, as seen from
     its machine; ``service_host`` the name by which others reach the services it keeps; ``shared_paths`` the
-    directories that lie on the same storage as the server's under the same path.
+    directories that lie on the same storage as the server's under the same path. ``checkout`` is the
+    directory with its own copy of the code that it works in, at ``git``; ``environment`` the digest of what
+    is installed there, once that is known.
     """
 
     type: ClassVar[str] = "hello"
@@ -153,6 +155,9 @@ class Hello:
     status_url: Optional[str] = None
     service_host: Optional[str] = None
     shared_paths: List[str] = field(default_factory=list)
+    checkout: Optional[str] = None
+    git: str = ""
+    environment: str = ""
 
 
 @dataclass(frozen=True)
@@ -212,6 +217,20 @@ class Drained:
     """The worker takes nothing new and holds nothing any more, not even a report."""
 
     type: ClassVar[str] = "drained"
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What is around the worker is another than before: what is installed, or what is checked out.
+
+    ``environment`` is the new digest. ``differs`` has, for every fingerprint that it was asked to compare,
+    the files that differ (none: the checkout has that code), up to 20 of them; ``git`` is branch and commit.
+    """
+
+    type: ClassVar[str] = "changed"
+    environment: Optional[str] = None
+    git: Optional[str] = None
+    differs: Optional[Dict[str, List[str]]] = None
 
 
 @dataclass(frozen=True)
@@ -304,6 +323,17 @@ class Assign:
 
 
 @dataclass(frozen=True)
+class Compare:
+    """Asks a worker with a checkout which of these it has, in place of those it was asked for before.
+
+    Their manifests are blobs of these digests.
+    """
+
+    type: ClassVar[str] = "compare"
+    fingerprints: List[str]
+
+
+@dataclass(frozen=True)
 class Cancel:
     type: ClassVar[str] = "cancel"
     job: str
@@ -381,6 +411,8 @@ MESSAGES: Dict[str, Type[Any]] = {
         Request,
         Drained,
         Bye,
+        Changed,
+        Compare,
         Welcome,
         Refused,
         Assign,

@@ -1,0 +1,33 @@
+"""What is installed for an interpreter, as one digest: the names and versions of its distributions.
+
+They are read off the names of their metadata directories, of which nothing is opened: it costs no more than a
+listing of each directory on the path. Standard library only; the engine and the agent look alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Iterable, List, Set
+
+_ENDINGS = (".dist-info", ".egg-info")
+
+
+def installed(paths: Iterable[str]) -> List[str]:
+    """``name-version`` of every distribution in these directories, sorted."""
+    found: Set[str] = set()
+    for path in paths:
+        try:
+            names = os.listdir(path)
+        except OSError:
+            continue  # a zip, or a directory that is not there
+        for name in names:
+            stem, ending = os.path.splitext(name)
+            if ending in _ENDINGS:
+                found.add(stem.lower())
+    return sorted(found)
+
+
+def environment_digest(paths: Iterable[str]) -> str:
+    """The digest of what is installed in these directories."""
+    return "sha256:" + hashlib.sha256("\n".join(installed(paths)).encode("utf-8", "replace")).hexdigest()
