@@ -278,7 +278,7 @@ def test_a_called_flow_links_to_its_caller_and_back_and_is_cancelled_with_it(
         TaskRun(
             "0run1", "k", 1, "part", "running", flow_run="0run3", progress={"at": T0, "done": 1, "total": 4}
         ),
-        TaskRun("0run1", "a", 2, "fit", "completed"),
+        TaskRun("0run1", "a", 2, "fit", "completed", tags=("slow",)),
         TaskRun("0run1", "b", 3, "judge", "running", needs=("a", "k")),
     ]
     browser = signed_in(app)
@@ -288,6 +288,7 @@ def test_a_called_flow_links_to_its_caller_and_back_and_is_cancelled_with_it(
     assert "Cancel run" not in inner
     assert '<a href="../runs/0run3">part</a>' in outer
     assert "1 of 4" in outer
+    assert '<span class="tag">slow</span>' in outer
     assert "after 1, 2" in outer
     assert 'title="called by run 0run1"' in browser.get("/").text
 
