@@ -61,6 +61,11 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     assert broken == []
 
 
+def test_every_page_is_in_the_index() -> None:
+    listed = set(_LINK.findall((DOCS / "index.md").read_text(encoding="utf-8")))
+    assert sorted({page.name for page in DOCS.glob("*.md")} - listed - {"index.md"}) == []
+
+
 def installed(name: str, extra: str = "") -> set[str]:
     """The distribution and all it requires, as far as it is installed here."""
     found: set[str] = set()
