@@ -218,6 +218,18 @@ async def test_a_called_flow_that_was_cancelled_with_its_caller_names_it(story):
     assert leased.run.id in run.message
 
 
+async def test_a_placed_flow_that_no_worker_is_left_for_fails_with_its_job(story):
+    leased = await story.running()
+    recorded = await story.report(leased, story.call("p", flow=flow()))
+    [call] = recorded.changes.enqueued
+    error = {"type": "ModuleNotFoundError", "module": "builtins", "message": "no torch", "traceback": ""}
+    await story.store.jobs.fail(call.id, "import", "no torch", error, story.now)
+    run = await story.store.runs.get("0inner01")
+    assert (run.state, run.reason, run.message, run.error) == ("failed", "import", "no torch", error)
+    assert run.started_at is None
+    assert (await story.task(leased.run.id, "p")).state == "failed"
+
+
 async def test_a_placed_call_inside_of_a_called_flow_knows_which_one(story):
     leased = await story.running()
     recorded = await story.report(leased, began(story, "k"), story.call("p", nested="k"))

@@ -16,7 +16,7 @@ import msgspec
 
 from farhand_worker.protocol import Call, Checkpoint, ProtocolViolation, TaskBegan
 
-from ..lifecycle import RUN, is_terminal
+from ..lifecycle import RUN, is_terminal, may_advance
 from ..model import NAME_PATTERN, Hook, Job, Json, Run
 from ..sdk.ids import new_id
 from .changes import Effects
@@ -174,7 +174,7 @@ def _move(
     **columns: Any,
 ) -> Run:
     """To an end by the moves there are: what waits for a later attempt has to run, or be cancelled."""
-    if run.state in ("queued", "starting") and to in ("completed", "failed", "crashed"):
+    if not may_advance(RUN, run.state, to):
         run = _running(connection, effects, run, None, now)
     return move_run(connection, effects, run, to, reason, message, now, **columns)
 
