@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports]
 import ctypes
 import logging
 import os
@@ -9,10 +10,11 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Set, Tuple
 
 PR_SET_CHILD_SUBREAPER = 36
 _OURS = "farhand-"
+getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType]
 _SIGNALS = tuple(int(number) for number in signal.valid_signals())
 _ROUNDS = 200
 _ROUND_S = 0.005
@@ -20,13 +22,17 @@ _THREADS_S = 0.2
 
 
 class Snapshot:
-    """What a job may change of its process. Taken before it, put back after it."""
+    """What a job may change of its process. Taken before it, put back after it.
+
+    Every job waits for both, so they ask below the standard library's conversions: signal handlers are
+    not looked up as enum members, and the environment is copied and compared as the bytes it is kept as.
+    """
 
     def __init__(self) -> None:
         self._cwd = _cwd()
-        self._environ = dict(os.environ)
+        self._environ = dict(_environ_kept())
         self._umask = _umask()
-        self._signals = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._signals = {number: getsignal(number) for number in _SIGNALS}
         self._path = list(sys.path)
         self._argv = list(sys.argv)
         self._hooks = (sys.excepthook, threading.excepthook)
@@ -49,22 +55,30 @@ class Snapshot:
         signal.alarm(0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._signals.items():
-            if handler is not None and signal.getsignal(number) is not handler:
+            if handler is not None and getsignal(number) is not handler:
                 signal.signal(number, handler)
         sys.path[:] = self._path
         sys.argv[:] = self._argv
         sys.excepthook, threading.excepthook = self._hooks
         root = logging.getLogger()
         root.handlers[:] = self._root_handlers
-        root.setLevel(self._root_level)
-        logging.disable(self._disabled)
+        if root.level != self._root_level:
+            root.setLevel(self._root_level)
+        if root.manager.disable != self._disabled:
+            logging.disable(self._disabled)
 
     def _restore_environ(self) -> None:
-        if os.environ == self._environ:
+        if _environ_kept() == self._environ:
             return
-        for name in set(os.environ) - set(self._environ):
+        before = {os.fsdecode(name): os.fsdecode(value) for name, value in self._environ.items()}
+        for name in set(os.environ) - set(before):
             del os.environ[name]
-        os.environ.update(self._environ)
+        os.environ.update(before)
+
+
+def _environ_kept() -> Mapping[Any, Any]:
+    """The environment as CPython keeps it, bytes by bytes; another interpreter's as it shows it."""
+    return getattr(os.environ, "_data", os.environ)
 
 
 def _cwd() -> str:
