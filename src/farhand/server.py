@@ -29,6 +29,7 @@ from farhand_worker import protocol
 
 from .config import Config, shown
 from .engine.doctor import SettingShown
+from .engine.keys import write_private
 from .engine.masking import Masker
 from .engine.packing import Packed
 from .engine.services import Services
@@ -260,17 +261,14 @@ def _uvicorn_config(
 def _session_key(path: Path) -> bytes:
     """The key of the console's cookies, kept so that a restart signs nobody out."""
     if not path.exists():
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(32))
+        write_private(path, secrets.token_bytes(32))
     return path.read_bytes()
 
 
 def _write_address(home: Path, url: str, pin: str) -> None:
     """Tell the CLI on this machine where the server is, and by which certificate it is known."""
-    beside = home / ".server.json"
-    beside.write_text(json.dumps({"url": url, "pin": pin, "pid": os.getpid(), "started_at": time.time()}))
-    beside.rename(home / "server.json")
+    told = {"url": url, "pin": pin, "pid": os.getpid(), "started_at": time.time()}
+    write_private(home / "server.json", json.dumps(told).encode())
 
 
 class _Masked(logging.Formatter):

@@ -1,4 +1,4 @@
-"""Files that hold secrets: made once, readable by their owner alone, replaced whole."""
+"""Files of a home that hold secrets, and how each small file there is written: whole, for its owner alone."""
 
 from __future__ import annotations
 

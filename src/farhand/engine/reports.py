@@ -11,6 +11,7 @@ import msgspec
 from farhand_worker import protocol
 
 from ..store import Store
+from ..store.tasks import outcome_body
 from .consequences import Consequences
 from .fleet import Fleet
 from .importchecks import ImportChecks
@@ -59,8 +60,7 @@ class Reports:
         items: list[dict[str, Any]] = []
         size = 0
         for task in await self._store.tasks.kept(job_id, after):
-            body = {name: getattr(task, name) for name in ("key", "name", "state", "value", "error")}
-            item: dict[str, Any] = {"number": task.number, "key": task.key, "body": body}
+            item: dict[str, Any] = {"number": task.number, "key": task.key, "body": outcome_body(task)}
             if task.seeded:
                 item["seeded"] = True
             size += len(protocol.dumps(item))

@@ -24,6 +24,7 @@ import psutil
 from farhand_worker.protocol import Times
 
 from ..engine.fleet import ONLINE, Fleet
+from ..engine.keys import write_private
 from ..engine.service import Service
 from ..model import LOCAL_WORKER
 
@@ -66,7 +67,7 @@ class LocalWorker(Service):
 
     async def _work(self) -> None:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(self._directory / "url", self._url)
+        write_private(self._directory / "url", self._url.encode())
         while (pid := holder(self._directory)) is not None:
             await self._guard(_process(pid))
             await asyncio.sleep(_LOOK_S)
@@ -210,9 +211,3 @@ async def _gone(process: psutil.Process) -> None:
     """The same by looking, where the kernel has no descriptors for processes."""
     while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)
-
-
-def _write(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text)
-    beside.rename(path)

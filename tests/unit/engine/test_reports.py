@@ -8,6 +8,7 @@ import pytest
 
 from farhand.errors import StaleLease
 from farhand.model import Job
+from farhand.store.tasks import outcome_body
 from farhand_worker import protocol
 from tests.unit.engine.world import World
 
@@ -91,13 +92,9 @@ async def test_kept_outcomes_come_in_order_until_there_are_no_more(world: World)
     await world.report(job, protocol.Started(1.0, 1, "3.11"), *(a_checkpoint(n) for n in range(5)))
     (page,) = await every_page(world, job)
     assert [item["key"] for item in page] == ["k0", "k1", "k2", "k3", "k4"]
-    assert page[0]["body"] == {
-        "key": "k0",
-        "name": "fit",
-        "state": "completed",
-        "value": {"enc": "json", "text": "1"},
-        "error": None,
-    }
+    (task, *_) = (await world.store.tasks.page(job.run)).items
+    assert page[0]["body"] == outcome_body(task)
+    assert (task.key, task.value) == ("k0", {"enc": "json", "text": "1"})
 
 
 async def test_a_page_of_large_outcomes_fits_a_frame(world: World) -> None:
