@@ -285,10 +285,12 @@ class Attachments:
             await self._events.tell("attached", member.name, message, address=address)
         await self._store.tokens.used(credential.jti, now, address)
 
-    async def outcomes(self, member: Member) -> list[protocol.Outcome]:
-        """The ends of calls that the resumed jobs placed; the agent may have missed any of them."""
-        found: list[protocol.Outcome] = []
-        for holding in member.holdings.values():
+    async def outcomes(self, member: Member) -> list[protocol.Outcome | protocol.Proceed]:
+        """What the agent may have missed: the ends of calls that its jobs placed, and that they may go on."""
+        found: list[protocol.Outcome | protocol.Proceed] = []
+        for holding in list(member.holdings.values()):
+            if holding.job.block and not holding.job.blocked:
+                found.append(protocol.Proceed(holding.job.id, holding.lease, holding.job.block))
             for task in await self._store.tasks.placed(holding.job.id):
                 found.append(protocol.Outcome(holding.job.id, holding.lease, task.key, outcome_body(task)))
         return found

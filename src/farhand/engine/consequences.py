@@ -63,11 +63,13 @@ class Consequences:
             self._learn(self._fitness, changes)
         for job in changes.enqueued:
             self._queue.add(job, now)
+        for job in changes.blocked:
+            self._fleet.changed(job)
         for job in changes.cancel:
             self._fleet.send_to_holder(job.id, partial(protocol.Cancel, job.id))
         for ended in changes.outcomes:
             self._fleet.send_to_holder(ended.parent_job, partial(_outcome, ended))
-        if changes.enqueued or changes.released or changes.dequeued:
+        if changes.enqueued or changes.released or changes.dequeued or changes.blocked:
             self._wakeup.set()
         for run in changes.runs:
             self._bus.publish(Notice("run", run.id, run))

@@ -21,7 +21,7 @@ from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..model import Job, Json
 from ..placement import Placement
-from ..resources import Capacity
+from ..resources import Capacity, lacks, to_go_on
 from ..store import Store
 from ..store.jobs import Leased
 from ..suitability import last_word
@@ -29,7 +29,7 @@ from .bus import Bus, Notice
 from .choosing import RESERVE_AFTER_S, Choosing, Chosen
 from .consequences import Consequences
 from .fitness import ARGUMENTS, MISSING, Fitness
-from .fleet import Fleet
+from .fleet import Fleet, Member
 from .queue import Lane, Order, Queue, limit_of, order_of
 from .service import Service, Wakeup, delay_until
 
@@ -95,6 +95,8 @@ class Dispatcher(Service):
         now = time.time()
         self._reserve_at = None
         self._choosing.review()
+        for member, job in self._fleet.unblocked():
+            self._let_go_on(member, job)
         lanes = self._queue.lanes()
         self._serve_descendants(lanes, now)
         while lanes:
@@ -102,6 +104,29 @@ class Dispatcher(Service):
             job = self._queue.head(lane)
             if job is not None and self._place(job, lane, now):
                 self._push(lanes, lane)
+
+    def _let_go_on(self, member: Member, job: Job) -> None:
+        """A job that was blocked takes a slot again, before anything that is queued."""
+        if member.link is not None and not lacks(to_go_on(job.ask), member.candidate.in_use, member.capacity):
+            member.promise_to_go_on(job)
+            self._in_background(self._proceed(member, job))
+
+    async def _proceed(self, member: Member, job: Job) -> None:
+        after: Job | None = None
+        try:
+            after = await self._store.jobs.proceed(job.id, job.lease or 0, member.capacity)
+        except FarhandError as error:
+            log.error("job %s could not go on, trying again: %s", job.id, error)
+            await asyncio.sleep(_RETRY_S)
+        finally:
+            member.settle(job.id)
+        if after is None:
+            await asyncio.sleep(_RETRY_S)
+            self._wakeup.set()
+            return
+        self._fleet.changed(after)
+        if member.link is not None:  # else a reattach says it again
+            member.link.send(protocol.Proceed(after.id, after.lease or 0, after.block))
 
     def _push(self, lanes: list[tuple[Order, Lane]], lane: Lane) -> None:
         head = self._queue.head(lane)

@@ -173,6 +173,11 @@ class Member:
         self.promises[job.id] = Lease(job.ask, devices, depth=job.depth)
         self._candidate = None
 
+    def promise_to_go_on(self, job: Job) -> None:
+        """Count the slot and cores that a blocked job is to have again."""
+        self.promises[job.id] = Lease(Ask(cpus=job.ask.cpus), depth=job.depth)
+        self._candidate = None
+
     def settle(self, job_id: str) -> None:
         """The lease was made, or was not."""
         self.promises.pop(job_id, None)
@@ -252,6 +257,16 @@ class Fleet:
             for member in self._blocked
             if member.candidate.room > 0 and member.calls_running < len(member.candidate.blocked)
         }
+
+    def unblocked(self) -> list[tuple[Member, Job]]:
+        """The jobs that would go on and have no slot yet, those that began first at the beginning."""
+        found = [
+            (member, holding.job)
+            for member in self._blocked
+            for holding in member.holdings.values()
+            if holding.job.blocked == "unblocked" and holding.job.id not in member.promises
+        ]
+        return sorted(found, key=lambda pair: (-pair[1].priority, pair[1].age_at, pair[1].id))
 
     def kin_of(self, job: Job) -> tuple[Kin, ...]:
         """The ancestors of a placed call that are live, the nearest first."""

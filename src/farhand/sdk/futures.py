@@ -16,6 +16,7 @@ from typing import (
     Iterator,
     List,
     Optional,
+    Protocol,
     Set,
     Tuple,
     TypeVar,
@@ -33,6 +34,19 @@ _UNSET: Any = object()
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
 
+class Waits(Protocol):
+    """Who is told when a thread waits for calls."""
+
+    def began(self) -> None:
+        """This thread waits from now on."""
+
+    def ended(self) -> Optional[Any]:
+        """It has what it waited for; a lock to pass before it goes on, if there is one."""
+
+    def left(self) -> None:
+        """It gave up."""
+
+
 class Future(Generic[T]):
     """A call that was submitted. Pass it to other calls, or ask for its ``result()``."""
 
@@ -48,6 +62,7 @@ class Future(Generic[T]):
         "loop_thread",
         "name",
         "seen",
+        "waits",
     )
 
     def __init__(self, key: str, name: str, index: Optional[int] = None) -> None:
@@ -58,6 +73,7 @@ class Future(Generic[T]):
         self._error: Optional[BaseException] = None
         self.seen = False
         self.loop_thread: Optional[int] = None
+        self.waits: Optional[Waits] = None
         self._callbacks: List[Callable[[], None]] = []
         self._run: Optional[Callable[[], None]] = None
 
@@ -109,7 +125,7 @@ class Future(Generic[T]):
         arrived = threading.Lock()  # of this one waiter, so that interrupting it leaves nobody else behind
         arrived.acquire()
         self.when_done(arrived.release)
-        if not arrived.acquire(timeout=-1 if timeout is None else timeout):
+        if not acquired(arrived, timeout, self.waits):
             raise TimeoutError(f"{self.name} has not ended within {timeout} s")
 
     @uninterrupted
@@ -143,6 +159,24 @@ class Future(Generic[T]):
 
 
 _settling = threading.RLock()
+
+
+def acquired(lock: Any, timeout_s: Optional[float], waits: Optional[Waits]) -> bool:
+    """Wait for a lock, at most ``timeout_s``, and say to ``waits`` that and how this thread waits."""
+    if waits is None:
+        return lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
+    try:
+        waits.began()
+        if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            waits.left()
+            return False
+        gate = waits.ended()
+        if gate is not None:
+            gate.acquire()
+    except BaseException:
+        waits.left()
+        raise
+    return True
 
 
 class Futures(List["Future[T]"]):
@@ -302,6 +336,12 @@ class Pool:
         self.running: Set[int] = set()
         self._failed: List[Future[Any]] = []
         self._waiters: List[Callable[[], None]] = []
+        self.waits: Optional[Waits] = None
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether a call waits for a thread that there is, or could be."""
+        return bool(self._queue) and (self._idle > 0 or len(self._threads) < self._threads_max)
 
     @uninterrupted
     def submit(self, function: Callable[[], None], future: Future[Any]) -> None:
@@ -323,6 +363,7 @@ class Pool:
             if self._closed:
                 raise Cancelled("the run has ended")
             self._unfinished += 1
+        future.waits = self.waits
         future.when_done(lambda: self._finished(future))
 
     @uninterrupted
@@ -344,7 +385,7 @@ class Pool:
 
     def wait(self, timeout_s: Optional[float] = None) -> bool:
         """Wait until every call has ended; False when some have not after ``timeout_s``."""
-        return self._waiter().acquire(timeout=-1 if timeout_s is None else timeout_s)
+        return acquired(self._waiter(), timeout_s, self.waits)
 
     def _waiter(self) -> Any:
         """A lock that is free once every call has ended."""

@@ -36,6 +36,7 @@ _PROTECTED = tuple(
     for name in (
         "spool.py",
         "placing.py",
+        "blocking.py",
         "journal.py",
         "checkpoints.py",
         "output.py",

@@ -58,6 +58,7 @@ class Engine:
         self._channel.on("cancel", self._on_cancel)
         self._channel.on("arm", self._on_arm)
         self._channel.on("outcome", self._on_outcome)
+        self._channel.on("proceed", self._on_proceed)
         self._channel.on("heard", self._on_heard)
         self._channel.start()
         python = ".".join(map(str, sys.version_info[:3]))
@@ -128,6 +129,11 @@ class Engine:
         job = self._job
         if job is not None:
             job.placer.arrived(header["key"], header["body"])
+
+    def _on_proceed(self, header: Header) -> None:
+        job = self._job
+        if job is not None:
+            job.placer.proceed(header["n"])
 
     def _obey_sigterm(self) -> None:
         """Ask the job's code to end: once more if a cancel is pending, else as a stop of this engine.

@@ -9,6 +9,7 @@ from typing import Any, Dict, Tuple
 from farhand.errors import Cancelled, NotSerializable
 
 from . import calls, encoding, events
+from .blocking import Blocking
 from .calls import Call
 from .context import STOPPED, Run
 from .futures import Future
@@ -37,6 +38,8 @@ class Placer:
         self._lock = threading.Lock()
         self._open: Dict[str, Tuple[Call, Future[Any]]] = {}
         self._early: Dict[str, Outcome] = {}
+        self._blocking = Blocking(run, lambda: bool(self._open))
+        run.pool.waits = self._blocking
         run.on_cancel(self._cancel)
 
     def place(self, made: Call, future: Future[Any]) -> None:
@@ -81,7 +84,12 @@ class Placer:
             if known is None:
                 self._early[key] = outcome
                 return
-        self._settle(*known, outcome)
+        made, future = known
+        self._blocking.deliver(lambda: self._settle(made, future, outcome))
+
+    def proceed(self, number: int) -> None:
+        """The job has its slot again, after its wait of that number."""
+        self._blocking.proceed(number)
 
     def _settle(self, made: Call, future: Future[Any], outcome: Outcome) -> None:
         if outcome["state"] != "completed":

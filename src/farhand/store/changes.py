@@ -35,7 +35,7 @@ class Changes:
     ``released`` leases that ended, as (job, lease, worker); ``cancel`` live jobs whose engine has to be
     told; ``outcomes`` ended calls for waiting parents; ``dequeued`` jobs that left the queue without
     being leased; ``streams`` runs that got log lines, metrics or task runs; ``unfit`` what workers turned
-    out not to be able to do.
+    out not to be able to do; ``blocked`` live jobs that wait for placed calls alone, or would go on.
     """
 
     runs: tuple[Run, ...] = ()
@@ -46,6 +46,7 @@ class Changes:
     dequeued: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     unfit: tuple[Unfit, ...] = ()
+    blocked: tuple[Job, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Effects:
     dequeued: list[str] = field(default_factory=list[str])
     streams: set[str] = field(default_factory=set[str])
     unfit: list[Unfit] = field(default_factory=list[Unfit])
+    blocked: dict[str, Job] = field(default_factory=dict[str, Job])
 
     def dequeue(self, job_id: str) -> None:
         """A job left the queue; one that this very transaction had put there was never seen outside."""
@@ -90,6 +92,7 @@ class Effects:
     def release(self, job: Job) -> None:
         """The job's lease ended; there is nothing left to cancel."""
         self.cancel.pop(job.id, None)
+        self.blocked.pop(job.id, None)
         if job.lease is not None:
             self.released.append((job.id, job.lease, job.worker or ""))
 
@@ -104,4 +107,5 @@ class Effects:
             tuple(self.dequeued),
             tuple(sorted(self.streams)),
             tuple(self.unfit),
+            tuple(self.blocked.values()),
         )

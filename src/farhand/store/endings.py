@@ -244,6 +244,7 @@ def _requeue(
         queued_at=now,
         devices=(),
         blocked="",
+        block=0,
         started_at=None,
         not_before=now + verdict.delay_s if verdict.delay_s else 0.0,
         retries_used=verdict.retries_used,

@@ -5,13 +5,24 @@ from __future__ import annotations
 from ..lifecycle import JOB, may_advance
 from ..model import Ask, Attempt, Job, Json, Run
 from ..placement import without_preference
-from ..resources import ONE_SLOT, Capacity, Lease, blocked_at, blocked_bound, lacks, need, pick, taken
+from ..resources import (
+    ONE_SLOT,
+    Capacity,
+    Lease,
+    blocked_at,
+    blocked_bound,
+    lacks,
+    need,
+    pick,
+    taken,
+    to_go_on,
+)
 from . import nested
 from .changes import Changes, Effects, Leased
 from .database import Database
 from .endings import fail_queued
 from .guard import Connection
-from .moves import load_job, load_run, move_job, move_run
+from .moves import change_job, load_job, load_run, move_job, move_run
 from .rows import ATTEMPTS, JOBS
 from .tasks import count_kept
 
@@ -75,6 +86,20 @@ class Jobs:
         return await self._database.write(
             lambda connection: _lease(connection, job_id, worker, capacity, now, git, fell_back)
         )
+
+    async def proceed(self, job_id: str, lease: int, capacity: Capacity) -> Job | None:
+        """Give an unblocked job its slot and cores again; None when they are not free, or it is not that."""
+
+        def write(connection: Connection) -> Job | None:
+            job = load_job(connection, job_id)
+            if job is None or (job.lease, job.blocked) != (lease, "unblocked") or job.worker is None:
+                return None
+            in_use = taken(live_on(connection, job.worker), capacity)
+            if lacks(to_go_on(job.ask), in_use, capacity):
+                return None
+            return change_job(connection, job, blocked="")
+
+        return await self._database.write(write)
 
 
 def _lease(

@@ -15,7 +15,16 @@ from typing import Any
 
 import msgspec
 
-from farhand_worker.protocol import Call, Exit, ProtocolViolation, Result, Started, TaskBegan
+from farhand_worker.protocol import (
+    Blocked,
+    Call,
+    Exit,
+    ProtocolViolation,
+    Result,
+    Started,
+    TaskBegan,
+    Unblocked,
+)
 
 from ..errors import StaleLease
 from ..lifecycle import JOB, Ending, advance
@@ -262,6 +271,25 @@ def _on_call(batch: _Reported, event: Call) -> None:
     place_call(batch, batch.held, event)
 
 
+def _on_blocked(batch: _Reported, event: Blocked) -> None:
+    """It waits for placed calls alone: slot and cores are free for others."""
+    if batch.held.state == "running":
+        _block(batch, "blocked", event.n)
+
+
+def _on_unblocked(batch: _Reported, event: Unblocked) -> None:
+    """It would go on, and takes a slot before anything that is queued."""
+    if batch.held.blocked == "blocked" and batch.held.block == event.n:
+        _block(batch, "unblocked", event.n)
+
+
+def _block(batch: _Reported, blocked: str, number: int) -> None:
+    batch.flush()
+    batch.held = change_job(batch.connection, batch.held, blocked=blocked, block=number)
+    batch.effects.blocked[batch.held.id] = batch.held
+    batch.effects.streams.add(batch.held.run)
+
+
 def _on_result(batch: _Reported, event: Result) -> None:
     if event.state == "unfit":
         job = batch.held
@@ -299,6 +327,8 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {
     **STREAMING,
     Started: _on_started,
     Call: _on_call,
+    Blocked: _on_blocked,
+    Unblocked: _on_unblocked,
     Result: _on_result,
     Exit: _on_exit,
 }

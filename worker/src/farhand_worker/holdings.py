@@ -25,6 +25,7 @@ from .protocol import (
     Exit,
     Fenced,
     Outcome,
+    Proceed,
     ProtocolViolation,
     Reply,
     Times,
@@ -88,6 +89,7 @@ class Holdings:
             Ack: self._ack,
             Reply: self._reply,
             Outcome: self._outcome,
+            Proceed: self._proceed,
             Fenced: self._fenced,
             Compare: self._compare,
         }
@@ -288,6 +290,11 @@ class Holdings:
     def _compare(self, message: Compare) -> None:
         if self.surroundings is not None:
             self.surroundings.compare(message)
+
+    def _proceed(self, message: Proceed) -> None:
+        attempt = self._attempts.get((message.job, message.lease))
+        if attempt is not None:
+            attempt.proceed(message)
 
     def _fenced(self, message: Fenced) -> None:
         self._fence((message.job, message.lease), message.reason)

@@ -14,7 +14,7 @@ from .checkout import Checkout, Differs
 from .clock import wall_now
 from .engines import Ended, Engine, Key, Pool
 from .fates import exit_of, exit_without, fate_of
-from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Reply, Request, Times
+from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply, Request, Times
 from .reports import Reports
 from .state import StateDirectory
 from .surroundings import Surroundings
@@ -421,6 +421,11 @@ class Attempt:
         """A call that this job placed elsewhere has ended."""
         if self._engine is not None:
             self._engine.channel.send("outcome", key=message.key, body=message.body)
+
+    def proceed(self, message: Proceed) -> None:
+        """The job was blocked and has its slot again."""
+        if self._engine is not None:
+            self._engine.channel.send("proceed", n=message.n)
 
     def ask_again(self) -> None:
         """A new session: what was asked and not answered is asked again."""

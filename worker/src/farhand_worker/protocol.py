@@ -376,6 +376,16 @@ class Outcome:
 
 
 @dataclass(frozen=True)
+class Proceed:
+    """A job that was blocked has its slot again, after its wait number ``n``. It may come more than once."""
+
+    type: ClassVar[str] = "proceed"
+    job: str
+    lease: int
+    n: int
+
+
+@dataclass(frozen=True)
 class Fenced:
     """The lease is not current; nothing more is believed under it. The agent ends the engine."""
 
@@ -420,6 +430,7 @@ MESSAGES: Dict[str, Type[Any]] = {
         Ack,
         Reply,
         Outcome,
+        Proceed,
         Fenced,
         Set,
         Probe,
@@ -555,6 +566,24 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Blocked:
+    """The job waits for placed calls alone, its wait number ``n``: it needs no slot until it is unblocked."""
+
+    kind: ClassVar[str] = "blocked"
+    at: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Unblocked:
+    """It has what it waited for, and goes on when a `Proceed` with the same ``n`` comes."""
+
+    kind: ClassVar[str] = "unblocked"
+    at: float
+    n: int
+
+
+@dataclass(frozen=True)
 class Artifact:
     """A file saved by the job; its content has arrived before this event."""
 
@@ -605,7 +634,20 @@ class Exit:
 
 EVENTS: Dict[str, Type[Any]] = {
     cls.kind: cls
-    for cls in (Started, Log, Metric, Progress, TaskBegan, Checkpoint, Call, Artifact, Result, Exit)
+    for cls in (
+        Started,
+        Log,
+        Metric,
+        Progress,
+        TaskBegan,
+        Checkpoint,
+        Call,
+        Blocked,
+        Unblocked,
+        Artifact,
+        Result,
+        Exit,
+    )
 }
 
 FINAL = frozenset({Result.kind, Exit.kind})

@@ -1,0 +1,114 @@
+"""A job that waits for placed calls alone is blocked: it gives its slot back, and goes on when it is told to.
+
+Every thread of the job that waits for a call says so here. When the body and all calls that run in this
+process have waited for a moment, and a placed call is open, the engine reports `blocked`. The next outcome is
+held back, the engine reports `unblocked`, and what was held back is let through at the server's `proceed`.
+
+Code that leaves its wait in another way (it was cancelled, or took too long) goes on at once, to clean up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set
+
+from . import events
+from .interrupts import Timer, watcher
+
+if TYPE_CHECKING:
+    from .context import Run
+
+AFTER_S = 0.05
+"""So long all has to wait before the slot is given back: a call that is quick costs nothing."""
+
+
+class Blocking:
+    """Whether one job is blocked. ``has_open`` says whether a placed call is under way."""
+
+    def __init__(self, run: Run, has_open: Callable[[], bool]) -> None:
+        self._run = run
+        self._has_open = has_open
+        self._lock = threading.Lock()
+        self._waiting: Set[int] = set()
+        self._timer: Optional[Timer] = None
+        self._number = 0
+        self._state = ""
+        self._held_back: List[Callable[[], None]] = []
+        self._gates: List[Any] = []
+
+    def began(self) -> None:
+        """This thread waits for a call from now on."""
+        with self._lock:
+            self._waiting.add(threading.get_ident())
+            if self._timer is None and not self._state and self._is_idle():
+                self._timer = watcher.after(AFTER_S, self._look)
+
+    def ended(self) -> Optional[Any]:
+        """This thread has what it waited for; a lock to pass first, if it has to wait for its slot."""
+        with self._lock:
+            self._leave()
+            if not self._state:
+                return None
+            gate = threading.Lock()
+            gate.acquire()
+            self._gates.append(gate)
+            return gate
+
+    def left(self) -> None:
+        """This thread gave up waiting."""
+        with self._lock:
+            self._leave()
+
+    def deliver(self, settle: Callable[[], None]) -> None:
+        """Let an outcome through, now or when the job may go on."""
+        with self._lock:
+            if self._state:
+                self._held_back.append(settle)
+                self._unblock()
+                return
+        settle()
+
+    def proceed(self, number: int) -> None:
+        """The job has its slot again."""
+        with self._lock:
+            if number != self._number or self._state != "unblocked":
+                return
+            self._state = ""
+            held_back, self._held_back = self._held_back, []
+            gates, self._gates = self._gates, []
+        for settle in held_back:
+            settle()
+        for gate in gates:
+            gate.release()
+
+    # ------------------------------------------------------------ inside
+
+    def _leave(self) -> None:
+        self._waiting.discard(threading.get_ident())
+        if self._timer is not None:
+            watcher.cancel(self._timer)
+            self._timer = None
+        self._unblock()
+
+    def _look(self) -> None:
+        with self._lock:
+            self._timer = None
+            if not self._state and self._run.cancelled is None and self._is_idle():
+                self._number += 1
+                self._state = "blocked"
+                self._report("blocked")
+
+    def _unblock(self) -> None:
+        if self._state == "blocked":
+            self._state = "unblocked"
+            self._report("unblocked")
+
+    def _is_idle(self) -> bool:
+        """Whether nothing goes on here: neither the body nor a call, and no call could begin."""
+        threads = {self._run.main_thread, *self._run.pool.running}
+        return threads <= self._waiting and not self._run.pool.can_begin and self._has_open()
+
+    def _report(self, kind: str) -> None:
+        body = {"at": time.time(), "n": self._number}
+        self._run.recorder.write(events.line(kind, body), urgent=True)
