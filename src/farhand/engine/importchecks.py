@@ -36,6 +36,7 @@ AGAIN_S, AGAIN_S_MAX = 30.0, 600.0
 
 _NOT_STARTED_S, _NOT_STARTED_S_MAX = 0.25, 30.0
 _INSPECTED_MAX = 1000
+_STANDINGS_MAX = 20_000
 _TOO_SLOW = ("timeout", "silence")
 
 Key = tuple[str, str, str]
@@ -159,6 +160,7 @@ class ImportChecks:
         standing = self._standings.setdefault(key, Standing())
         if standing.check is not None or not _is_due(standing) or member.link is None:
             return
+        self._forget_oldest()
         self._lease += 1
         check = Check(f"{IMPORT}-{secrets.token_hex(8)}", self._lease, key, job.bundle)
         self._checks[check.id] = check
@@ -183,6 +185,12 @@ class ImportChecks:
             settings=settings,
             fingerprint=job.fingerprint if self._has_manifest(job.fingerprint) else "",
         )
+
+    def _forget_oldest(self) -> None:
+        """Each change of the code leaves what was known of the code before; some of it may be asked again."""
+        for key in list(self._standings)[: max(0, len(self._standings) - _STANDINGS_MAX)]:
+            if self._standings[key].check is None:
+                del self._standings[key]
 
     def owns(self, job_id: str) -> bool:
         """Whether the id is one of a check, under way or not."""

@@ -264,3 +264,15 @@ async def test_a_python_that_is_too_old_is_a_reason_that_needs_no_asking(world: 
     found = world.queue.waiting(job.id)
     assert found is not None
     assert "has Python 3.9.2, and it needs >=3.12" in found.message
+
+
+async def test_what_is_known_of_old_code_is_forgotten_in_the_end(world: World, monkeypatch) -> None:
+    monkeypatch.setattr(importchecks, "_STANDINGS_MAX", 2)
+    _, link = await world.attach(a_hello(parallel=9))
+    for code in (CODE, *("sha256:" + digit * 64 for digit in "456")):
+        await world.start_run(fingerprint=code)
+        await world.hand_over()
+        await answer(world, link, OK)
+    await world.start_run(fingerprint=CODE)
+    await world.hand_over()
+    assert len(checks(link)) == 5, "the first is asked anew"
