@@ -190,6 +190,7 @@ async def test_another_workers_lease_and_a_job_nobody_knows_are_fenced(world: Wo
     assert world.fleet.member("box").busy == 1
 
 
+@pytest.mark.fault("3.23")
 async def test_a_lease_of_another_incarnation_of_the_store_is_fenced_whatever_its_number(
     world: World,
 ) -> None:
@@ -283,6 +284,7 @@ async def test_a_successor_that_still_has_the_spool_goes_on_reporting(world: Wor
     assert await world.job(job) == job
 
 
+@pytest.mark.fault("3.19")
 async def test_a_machine_that_was_booted_again_has_its_name_at_once(world: World) -> None:
     await world.worker_with_job()
     answer, _ = await world.attach(a_hello(instance="i2", boot_id="b2"))
