@@ -42,16 +42,16 @@ def test_a_worker_is_invited_works_and_outlives_a_restart_of_the_proxy(
 ) -> None:
     """B113: every channel trusts what SSL_CERT_FILE names, and nothing is sent to whoever is not trusted."""
     deployment, nginx = behind
-    made = deployment.post("/workers/invitations", {"name": "box", "labels": ["gpu"]})
+    made = deployment.post("/workers/invitations", {"name": "box", "labels": ["demo"]})
     assert made["url"] == "https://localhost/farhand"
     for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(variable, raising=False)
-    stranger = deployment.worker("stranger", "gpu", url=nginx.url, wait=False)
+    stranger = deployment.worker("stranger", "demo", url=nginx.url, wait=False)
     eventually(lambda: "certificate is not trusted" in stranger.text(), what="it says what is wrong")
     stranger.kill()
     monkeypatch.setenv("SSL_CERT_FILE", str(nginx.certificate))
     bought = accept(parse(nginx.url), made["code"], None, tmp_path / "kept")
-    worker = deployment.worker("box", "gpu", url=nginx.url, token=bought.token)
+    worker = deployment.worker("box", "demo", url=nginx.url, token=bought.token)
     (seen,) = [seen for seen in deployment.items("/workers") if seen["name"] == "box"]
     assert seen["address"] == "127.0.0.1"
     run_id = deployment.start_run("waiting_there", path=str(tmp_path / "w"), gate=str(tmp_path / "gate"))

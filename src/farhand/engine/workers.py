@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from ..errors import NotFound
-from ..model import Event, Page, Worker
+from ..model import Attempt, Event, Page, Worker
 from ..store import Store
 from . import cursors
 from .fleet import AWAITED, LOST, OFFLINE, ONLINE, Fleet, Holding, Member
 
+_PAST_MAX = 1000
+NOTHING: Mapping[str, int] = {"cpus": 0, "gpus": 0, "ram_mb": 0}
+"""The amounts that a job may ask for, none of each."""
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is in a slot: a job and its run; ``name`` is the flow's, or that of the placed task."""
+    """What is in a slot: a job and its run; ``name`` is the flow's, or that of the placed task,
+    ``takes`` what it asked for besides a slot."""
 
     job: str
     run: str
@@ -22,6 +28,7 @@ class Held:
     name: str
     lease: int
     attempt: int
+    takes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,15 @@ class WorkerStatus:
     draining: bool = False
     holds: tuple[Held, ...] = ()
     clock_ahead_s: float | None = None
+    used: Mapping[str, int] = field(default_factory=lambda: dict(NOTHING))
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An attempt that a worker had, and what it was of: a flow, or a placed task."""
+
+    attempt: Attempt
+    name: str
 
 
 class Workers:
@@ -64,6 +80,11 @@ class Workers:
         """A page of the event log, the newest first. Raises `Usage` for a cursor that no page gave."""
         return await self._store.events.latest(limit, cursors.of_entries(cursor), worker, run, kind)
 
+    async def past(self, name: str, since: float) -> list[Past]:
+        """The attempts the worker had since a moment, the newest first; a thousand at most."""
+        found = await self._store.workers.attempts(name, since, _PAST_MAX)
+        return [Past(attempt, of) for attempt, of in found]
+
     def _status(self, worker: Worker) -> WorkerStatus:
         """The worker with its state and last sign of life as this server knows them."""
         member = self._fleet.get(worker.name)
@@ -76,7 +97,7 @@ class Workers:
             worker = replace(worker, last_seen_at=time.time() - (time.monotonic() - member.heard_at))
         holds = tuple(_held(holding) for holding in member.holdings.values())
         message = sentence(worker, member.draining, len(holds), self._left_s(member))
-        return WorkerStatus(worker, message, member.draining, holds, member.skew_s)
+        return WorkerStatus(worker, message, member.draining, holds, member.skew_s, _used(member))
 
     def _left_s(self, member: Member) -> float | None:
         """How long until the leases of a silent worker have run out, where it is known."""
@@ -111,4 +132,16 @@ def sentence(worker: Worker, draining: bool, held: int, left_s: float | None) ->
 
 def _held(holding: Holding) -> Held:
     job = holding.job
-    return Held(job.id, job.run, job.flow, job.name or job.flow, holding.lease, job.attempt)
+    takes = ", ".join(f"{amount} {unit}" for unit, amount in _amounts(holding).items() if amount)
+    return Held(job.id, job.run, job.flow, job.name or job.flow, holding.lease, job.attempt, takes)
+
+
+def _amounts(holding: Holding) -> dict[str, int]:
+    ask = holding.job.ask
+    return {"cpus": ask.cpus or 0, "gpus": ask.gpus or 0, "ram_mb": ask.ram_mb or 0}
+
+
+def _used(member: Member) -> dict[str, int]:
+    """What the jobs in its slots asked for, added up."""
+    amounts = [_amounts(holding) for holding in member.holdings.values()]
+    return {name: sum(amount[name] for amount in amounts) for name in NOTHING}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ..model import Worker
+from ..model import Attempt, Worker
 from .database import Database
 from .guard import Connection
 from .moves import add_event
-from .rows import WORKERS
+from .rows import ATTEMPTS, WORKERS
+
+_DAY_S = 24 * 3600.0
 
 
 class Workers:
@@ -119,6 +121,25 @@ class Workers:
             return None if row is None else WORKERS.load(row)
 
         return await self._database.read(read)
+
+    async def attempts(self, name: str, since: float, limit: int) -> list[tuple[Attempt, str]]:
+        """The attempts a worker had since a moment, the newest first, each with the name of its flow or task.
+
+        One that was handed over more than a day before that moment is left out.
+        """
+        columns = ", ".join(f"a.{column}" for column in ATTEMPTS.columns.split(", "))
+        sql = (
+            f"SELECT CASE WHEN j.name = '' THEN j.flow ELSE j.name END, {columns}"
+            " FROM attempts a JOIN jobs j ON j.id = a.job"
+            " WHERE a.worker = ? AND a.leased_at > ? AND (a.ended_at IS NULL OR a.ended_at > ?)"
+            " ORDER BY a.leased_at DESC LIMIT ?"
+        )
+        keys = (name, since - _DAY_S, since, limit)
+        return await self._database.read(
+            lambda connection: [
+                (ATTEMPTS.load(row[1:]), row[0]) for row in connection.execute(sql, keys).fetchall()
+            ]
+        )
 
     async def list(self) -> list[Worker]:
         """Every worker by name."""

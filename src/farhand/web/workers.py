@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -27,12 +28,14 @@ Ordering = Annotated[Identity, Depends(require("workers"))]
 
 @dataclass(frozen=True, slots=True)
 class WorkerView(Worker):
-    """A worker as it is now. ``message`` is a sentence about its state, ``holds`` what is in its slots."""
+    """A worker as it is now. ``message`` is a sentence about its state, ``holds`` what is in its slots,
+    ``used`` what that asked for, added up."""
 
     message: str = ""
     draining: bool = False
     holds: tuple[Held, ...] = ()
     clock_ahead_s: float | None = None
+    used: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,8 @@ class Forgetting:
 
 def worker_view(status: WorkerStatus) -> WorkerView:
     """A worker for the API."""
-    told = {name: getattr(status, name) for name in ("message", "draining", "holds", "clock_ahead_s")}
-    return WorkerView(**{field.name: getattr(status.worker, field.name) for field in fields(Worker)}, **told)
+    told = {name: getattr(status, name) for name in ("message", "draining", "holds", "clock_ahead_s", "used")}
+    return WorkerView(**{known.name: getattr(status.worker, known.name) for known in fields(Worker)}, **told)
 
 
 @router.get("", response_model=Page[WorkerView], dependencies=[Depends(require("read"))])

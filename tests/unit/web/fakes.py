@@ -27,7 +27,7 @@ from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
 from farhand.engine.schedules import Planned
 from farhand.engine.why import Why
-from farhand.engine.workers import Held, WorkerStatus
+from farhand.engine.workers import Held, Past, WorkerStatus
 from farhand.errors import Conflict, InvalidParameters, NotFound, NotInvited, Unauthorized
 from farhand.model import (
     Artifact,
@@ -270,7 +270,10 @@ class FakeWorkers:
     def _status(self, worker: Worker) -> WorkerStatus:
         return WorkerStatus(worker, "is there: 1 of 2 slots free", worker.drained_by != "", self.holds)
 
-    async def events(self, limit: int, cursor: str | None, *about: str | None) -> Page[Event]:
+    async def past(self, name: str, since: float) -> list[Past]:
+        return [Past(Attempt(7, "j1", "0run1", 1, "gpu1", since + 60.0), "train")]
+
+    async def events(self, limit: int, *_: str | None, **about: str | None) -> Page[Event]:
         return Page([Event(1, T0, "worker.attached", "gpu1 attached from box", None, "gpu1")], None)
 
     async def drain(self, name: str, by: str) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from .fakes import FakeServices, caller, problem_of
+from .fakes import FakeServices, caller, problem_of, signed_in
 
 
 def test_a_worker_is_shown_with_a_sentence_and_what_is_in_its_slots(app: Any) -> None:
@@ -49,3 +50,32 @@ def test_slots_are_a_number(app: Any, body: Any) -> None:
 def test_the_event_log_is_there_to_read(app: Any) -> None:
     (event,) = caller(app, "viewer-secret").get("/api/v1/events", params={"kind": "worker."}).json()["items"]
     assert (event["kind"], event["worker"]) == ("worker.attached", "gpu1")
+
+
+def test_a_workers_page_says_what_it_has_runs_and_did(app: Any, services: FakeServices) -> None:
+    page = signed_in(app).get("/workers/gpu1").text
+    for words in ("gpu1 is there: 1 of 2 slots free.", "not known", "from the server", "attached from box"):
+        assert words in page
+    assert 'href="../runs/0run1"' in page
+    assert '<rect class="running"' in page
+    assert 'id="drain"' in page
+    services.workers.items[0] = replace(
+        services.workers.items[0],
+        drained_by="anna",
+        reported={"inventory": {"cpus": 8, "gpus": 1, "ram_mb": None}, "called": "mill"},
+    )
+    now = signed_in(app).get("/workers/gpu1/now").text
+    for words in ("8 of 8 free", "called mill there", 'id="resume"'):
+        assert words in now
+
+
+def test_a_viewer_is_offered_no_orders(app: Any) -> None:
+    page = caller(app, "viewer-secret").get("/workers/gpu1").text
+    assert "gpu1" in page
+    assert 'id="drain"' not in page
+
+
+def test_the_list_leads_to_each_worker_and_says_to_admins_how_to_add_one(app: Any) -> None:
+    page = signed_in(app).get("/workers").text
+    assert 'href="./workers/gpu1"' in page
+    assert "farhand workers invite" in page

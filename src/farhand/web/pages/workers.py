@@ -1,7 +1,8 @@
-"""The machines, live."""
+"""The machines, live: the list, and a machine with what is in its slots and what it did."""
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -9,24 +10,59 @@ from starlette.responses import Response
 
 from ...engine.services import Services
 from ..asking import Asking
+from ..settings import WebSettings
+from .lanes import LANE_HEIGHT, WIDTH, lanes
 from .shell import PageRoute, Visitor, render
 
 router = APIRouter(route_class=PageRoute)
+HOURS = 6
+RECENT = 12
 
 
 @router.get("/workers")
 async def workers_page(request: Request, services: Asking, visitor: Visitor) -> Response:
     """The page."""
-    return render(request, "workers.html", visitor, **await _shown(services))
+    settings: WebSettings = request.app.state.settings
+    return render(request, "workers.html", visitor, url=settings.url or "URL", **await _all(services))
 
 
 @router.get("/fragments/workers")
 async def rows(request: Request, services: Asking, visitor: Visitor) -> Response:
     """The rows of the table, as they are now."""
-    return render(request, "workers_rows.html", visitor, root="./", **await _shown(services))
+    return render(request, "workers_rows.html", visitor, root="./", **await _all(services))
 
 
-async def _shown(services: Services) -> dict[str, Any]:
+async def _all(services: Services) -> dict[str, Any]:
     workers = await services.workers.list()
     names = [status.worker.name for status in workers]
     return {"workers": workers, "drift": {name: services.fitness.drift(name) for name in names}}
+
+
+@router.get("/workers/{name}")
+async def worker_page(request: Request, name: str, services: Asking, visitor: Visitor) -> Response:
+    """One worker."""
+    return render(request, "worker.html", visitor, **await _shown(services, name))
+
+
+@router.get("/workers/{name}/now")
+async def now(request: Request, name: str, services: Asking, visitor: Visitor) -> Response:
+    """The same worker, as it is now."""
+    return render(request, "worker_now.html", visitor, root="../", **await _shown(services, name))
+
+
+async def _shown(services: Services, name: str) -> dict[str, Any]:
+    status, at = await services.workers.get(name), time.time()
+    past = await services.workers.past(name, at - HOURS * 3600)
+    drawn = lanes(past, at - HOURS * 3600, at)
+    events = (await services.workers.events(RECENT, worker=name, kind="worker.")).items
+    return {
+        "seen": status,
+        "worker": status.worker,
+        "recent": past[:RECENT],
+        "lanes": drawn,
+        "hours": HOURS,
+        "lane_height": LANE_HEIGHT,
+        "width": WIDTH,
+        "events": events,
+        "drift": services.fitness.drift(name),
+    }
