@@ -89,6 +89,13 @@ async def test_what_a_called_flow_left_is_found_under_its_run_and_under_its_call
     assert (await runs.get(leased.run.id)).progress is None
 
 
+async def test_what_a_called_flow_said_in_the_frame_of_its_end_is_kept(story):
+    leased = await story.running()
+    said = protocol.Progress(story.now, 1, 2, task="k", nested="k")
+    await story.report(leased, began(story, "k"), said, ended(story, "k"), story.result())
+    assert (await story.store.runs.get("0inner01")).progress["done"] == 1
+
+
 async def test_a_called_flow_waits_for_the_next_attempt_and_goes_on_in_it_as_the_same_run(story):
     leased = await story.running()
     await story.report(

@@ -123,9 +123,9 @@ def on_checkpoint(batch: Batch, event: Checkpoint) -> None:
     if event.flow is None:
         return
     batch.nested = True
+    batch.flush()  # what it said before its end; and hooks come later than what they are told of
     run = nested.end(batch.connection, batch.effects, batch.run, event, batch.now, batch.job)
     if run is not None and batch.job is not None:
-        batch.tasks.flush()  # so that hooks have later numbers than what they are told of
         queue_hooks_of_called(batch.connection, batch.effects, run, batch.job, batch.now)
 
 
