@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -276,7 +277,7 @@ def concluded(event: protocol.Result | protocol.Exit) -> Conclusion:
     if isinstance(event, protocol.Exit):
         if event.reason in _TOO_SLOW:
             return Conclusion("slow", event.message)
-        if event.reason == "crashed":
+        if event.reason == "crashed" and _by_itself(event):
             return Conclusion("missing", f"the process ended while importing: {event.message}")
         return Conclusion("unchecked", event.message)
     if event.state == "completed":
@@ -286,6 +287,11 @@ def concluded(event: protocol.Result | protocol.Exit) -> Conclusion:
     if event.state == "cancelled":
         return Conclusion("unchecked", event.message)
     return Conclusion("missing", event.message, event.error)
+
+
+def _by_itself(event: protocol.Exit) -> bool:
+    """Whether the module ended the process. Warden, agent and kernel do so with SIGKILL, or unseen."""
+    return event.code is not None or event.signal not in (None, signal.SIGKILL)
 
 
 def code_of(job: Job) -> tuple[str, str]:
