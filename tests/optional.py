@@ -36,8 +36,8 @@ class Component:
 
 
 def _beside_the_path(command: str) -> Path | None:
-    """Debian keeps PostgreSQL's programs by version, off the path."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{command}"))
+    """Debian keeps PostgreSQL's programs by version, and nginx with the administrator's, off the path."""
+    found = sorted([*Path("/usr/lib/postgresql").glob(f"*/bin/{command}"), *Path("/usr/sbin").glob(command)])
     return found[-1] if found else None
 
 
@@ -54,7 +54,7 @@ COMPONENTS = {
         Component(
             "PostgreSQL", ("initdb",), "the store on PostgreSQL", installed_in_ci=True, package="psycopg"
         ),
-        Component("nginx", ("nginx",), "a session through a real proxy"),
+        Component("nginx", ("nginx",), "a session through a real proxy", installed_in_ci=True),
     )
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from typing import Any
 
 from ..errors import FarhandError
@@ -15,16 +16,18 @@ log = logging.getLogger("farhand")
 
 
 class WorkerEvents:
-    """Tells ``worker.attached``, lost, offline, draining, drained, resumed and refused."""
+    """Tells ``worker.attached``, lost, offline, draining, drained, resumed, refused; ``told`` counts."""
 
     def __init__(self, store: Store, bus: Bus) -> None:
         self._store = store
         self._bus = bus
         self._refused: dict[str, str] = {}
+        self.told: Counter[str] = Counter()
 
     async def tell(self, what: str, worker: str, message: str, **details: Any) -> None:
         """Record and publish ``worker.WHAT``. A store that takes nothing holds nobody up."""
         now, kind = time.time(), f"worker.{what}"
+        self.told[what] += 1
         try:
             await self._store.events.add(now, kind, message, worker=worker, details=details)
         except FarhandError as error:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from ..engine.fleet import Member
 from ..engine.services import Services
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -57,6 +59,7 @@ class _Figures:
         slots.add_metric(["all"], sum(member.parallel for member in services.fleet if member.link))
         slots.add_metric(["taken"], sum(member.busy for member in services.fleet if member.link))
         yield slots
+        yield from self._by_worker()
         yield HistogramMetricFamily(
             "farhand_dispatch_seconds",
             "From a job being due to its first hand-off.",
@@ -74,6 +77,32 @@ class _Figures:
             "The longest the event loop was late by since the last scrape.",
             value=vitals.take_lag(),
         )
+
+    def _by_worker(self) -> Iterator[Any]:
+        """What is known of each worker, and what happened to all of them."""
+        by_worker: tuple[tuple[str, str, Callable[[Member], float]], ...] = (
+            ("up", "1 while a session with the worker stands.", lambda m: int(m.link is not None)),
+            ("draining", "1 while the worker is handed nothing new.", lambda m: int(m.draining)),
+            ("slots", "Slots of the worker.", lambda m: m.parallel),
+            ("slots_taken", "Slots of the worker that are taken.", lambda m: m.busy),
+            ("heard_seconds", "How long ago the worker was last heard.", _heard_s),
+        )
+        members = sorted(self._services.fleet, key=lambda member: member.name)
+        for name, meaning, figure in by_worker:
+            family = GaugeMetricFamily(f"farhand_worker_{name}", meaning, labels=["worker"])
+            for member in members:
+                family.add_metric([member.name], figure(member))
+            yield family
+        events = CounterMetricFamily(
+            "farhand_worker_events", "Events of workers since the server started.", labels=["kind"]
+        )
+        for kind, count in sorted(self._services.worker_events.told.items()):
+            events.add_metric([kind], count)
+        yield events
+
+
+def _heard_s(member: Member) -> float:
+    return math.nan if member.heard_at is None else time.monotonic() - member.heard_at
 
 
 def _bound(bound: float) -> str:

@@ -32,7 +32,6 @@ async def test_a_worker_that_drains_is_handed_nothing_until_it_is_resumed(world:
     assert await world.event_kinds() == ["worker.attached", "worker.draining", "worker.resumed"]
 
 
-@pytest.mark.fault("3.30")
 async def test_a_drain_that_a_person_ordered_outlives_the_workers_program(world: World) -> None:
     """B036: also one that was ordered while the worker was away."""
     _, link = await world.attach()
