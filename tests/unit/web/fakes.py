@@ -254,7 +254,10 @@ class FakeProjects:
 
 class FakeWorkers:
     def __init__(self) -> None:
-        self.items = [Worker("gpu1", "online", ("gpu",), 2, "i1", "box", "3.12.1", "0.1.0", last_seen_at=T0)]
+        self.items = [
+            Worker("gpu1", "online", ("gpu",), 2, "i1", "box", "3.12.1", "0.1.0", last_seen_at=T0),
+            Worker("server", "online", (), 2, "i2", "here", "3.12.1", "0.1.0", last_seen_at=T0),
+        ]
         self.orders: list[Any] = []
         self.holds = (Held("j1", "0run1", "train", "train", 7, 1),)
 

@@ -36,6 +36,7 @@ PAGES = [
     "/?state=completed&text=x",
     "/runs/0run1",
     "/workers",
+    "/workers/gpu1",
     "/flows",
     "/flows/train",
     "/flows/train?like=0run1",

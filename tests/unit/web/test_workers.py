@@ -12,7 +12,7 @@ from .fakes import FakeServices, caller, problem_of, signed_in
 
 def test_a_worker_is_shown_with_a_sentence_and_what_is_in_its_slots(app: Any) -> None:
     client = caller(app, "viewer-secret")
-    (listed,) = client.get("/api/v1/workers").json()["items"]
+    listed, _ = client.get("/api/v1/workers").json()["items"]
     assert listed == client.get("/api/v1/workers/gpu1").json()
     assert (listed["name"], listed["message"], listed["draining"]) == (
         "gpu1",
