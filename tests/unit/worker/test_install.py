@@ -74,6 +74,15 @@ def test_an_archive_is_started_as_one(home: Path, monkeypatch: pytest.MonkeyPatc
     assert f"ExecStart={sys.executable} {home / 'farhand-worker.pyz'} --url" in unit.read_text()
 
 
+def test_a_worker_of_a_checkout_is_started_in_it_again(home: Path) -> None:
+    (home / "pipelines").mkdir()
+    (home / "pipelines" / "farhand.toml").write_text("[worker]\nparallel = 7\n")
+    unit, token = installed(home, "pipelines")
+    start = next(line for line in unit.read_text().splitlines() if line.startswith("ExecStart="))
+    assert start.endswith(f"--token-file {token} {home / 'pipelines'}")
+    assert " --parallel 7 " in start  # the file of settings is that of the checkout
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_finds_no_fault_with_the_unit(home: Path) -> None:
     unit, _ = installed(home, "--shared-path", '/srv/a "b" $c %d')

@@ -62,7 +62,7 @@ def _settings(given: Dict[str, Any]) -> Tuple[Values, str]:
     if platform.system() not in ("Linux", "Darwin"):
         raise Usage("farhand-worker runs on Linux and macOS; on Windows, run it in WSL")
     # A server tells its own worker everything; the file of settings is for workers that people start.
-    directory = Path.cwd() if given["url_file"] is None else None
+    directory = Path(given["checkout"] or ".").absolute() if given["url_file"] is None else None
     values = load(given, os.environ, directory)
     os.environ.pop(VARIABLE, None)
     return values, os.environ.pop(CODE_VARIABLE, "").strip()

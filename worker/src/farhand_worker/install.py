@@ -18,7 +18,7 @@ from .settings import SETTINGS, Setting, Values
 from .usage import Usage
 
 COMMAND = "install"
-_APART = frozenset({"token", "token_file", "name", "python", "state_dir", "pin"})
+_APART = frozenset({"token", "token_file", "name", "python", "state_dir", "pin", "checkout"})
 """Settings that the unit says in a form of its own."""
 
 _UNIT = """\
@@ -68,6 +68,7 @@ def install(
     words = [*program, *_arguments(values), "--name", options.name, "--python", options.python]
     words += ["--state-dir", str(Path(state_dir).absolute()), "--token-file", str(token_file)]
     words += ["--pin", options.pin] if options.pin else []
+    words += [str(options.checkout.absolute())] if options.checkout is not None else []
     try:
         _write(token_file, options.token + "\n", 0o600)
         _write(unit, unit_text(options, words, environ), 0o644)

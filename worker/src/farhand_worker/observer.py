@@ -24,6 +24,7 @@ class Observer:
         self._orders = orders
         self._attendance = attendance
         self._holdings = holdings
+        self._code = str(options.checkout) if options.checkout is not None else "bundles, by digest"
         self._started_at = wall_now()
         self._recent = RecentMessages()
         self._log = logging.getLogger("farhand.worker")
@@ -57,7 +58,7 @@ class Observer:
             heartbeat_s=holdings.times.heartbeat_s,
             trouble=attendance.trouble,
             draining=attendance.draining or self._orders.draining,
-            code="bundles, by digest",
+            code=self._code,
             started_at=self._started_at,
             parallel=self._orders.parallel,
             running=self._running(),
