@@ -6,6 +6,7 @@ ran it. So a process killed anywhere in between finds the store either before or
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sqlite3
@@ -17,6 +18,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from ..errors import StoreFailed, StoreTooNew
+
+log = logging.getLogger("farhand")
 
 _COMMENT = re.compile(r"--[^\n]*")
 
@@ -71,8 +74,11 @@ def migrate(
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     missing = [migration for migration in migrations if migration.number > version]
     if missing and version > 0 and not without_backup:
+        log.info("the store is of schema %s and is copied before it is upgraded", version)
         back_up(connection, path.with_name(f"{path.name}.schema-{version}.backup"))
     for migration in missing:
+        if version > 0:
+            log.info("the store is upgraded by %s, the last is %s", migration.name, missing[-1].name)
         _run(connection, migration)
 
 

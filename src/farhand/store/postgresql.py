@@ -8,6 +8,7 @@ went unanswered is looked up by its number before it is called failed.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import socket
@@ -29,6 +30,8 @@ from .guard import Connection, Cursor
 from .migrate import Migration
 from .session import Fenced
 from .sqlite import failed
+
+log = logging.getLogger("farhand")
 
 VERSION_MIN = 140000
 RECONNECT_S = 10.0
@@ -351,10 +354,13 @@ def _migrate(
             known=known,
         )
     if 0 < found < known and backups is not None:
+        log.info("the store is of schema %s and is dumped before it is upgraded", found)
         schema = connection.execute(b"SELECT current_schema()").fetchone()
         dump(url, _name(url), schema[0] if schema else "public", backups / f"postgresql.schema-{found}.dump")
     for migration in migrations:
         if migration.number > found:
+            if found > 0:
+                log.info("the store is upgraded by %s, the last is %s", migration.name, migrations[-1].name)
             with connection.transaction():
                 connection.execute(migration.sql.encode())
                 connection.execute(

@@ -66,6 +66,20 @@ def test_a_migration_of_an_existing_store_is_backed_up_first(tmp_path):
         assert copy.execute("PRAGMA user_version").fetchone() == (1,)
 
 
+def test_an_upgrade_says_how_far_it_has_come_and_a_new_store_says_nothing(tmp_path, caplog):
+    """B121."""
+    caplog.set_level("INFO")
+    path = tmp_path / "store.db"
+    with closing(connect(path)) as connection:
+        migrate(connection, path, [FIRST])
+        assert caplog.messages == []
+        migrate(connection, path, [FIRST, SECOND])
+    assert caplog.messages == [
+        "the store is of schema 1 and is copied before it is upgraded",
+        f"the store is upgraded by {SECOND.name}, the last is {SECOND.name}",
+    ]
+
+
 def test_a_migration_that_fails_leaves_the_store_as_it_was(tmp_path):
     """B121: an interrupted upgrade can simply be run again."""
     path = tmp_path / "store.db"
