@@ -44,6 +44,7 @@ from .schedules import Schedules
 from .secrets import Secrets
 from .service import Wakeup
 from .tokens import Tokens
+from .usage import Resources
 from .variables import Variables
 from .vitals import Vitals
 from .why import Explanations
@@ -108,6 +109,7 @@ class Services:
         self.flows = Flows(store)
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
+        self.resources = Resources(self.fleet, self.queue)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, consequences, self.bus)
         self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.fitness.offered)

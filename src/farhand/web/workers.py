@@ -15,6 +15,7 @@ from ..engine import program
 from ..engine.fitness import FlowCode
 from ..engine.operations import SLOTS_MAX
 from ..engine.roles import Identity
+from ..engine.usage import Usage
 from ..engine.workers import Held, WorkerStatus
 from ..model import Page, Worker
 from .access import require
@@ -73,6 +74,12 @@ async def runtime(services: Asking) -> FileResponse:
         media_type="application/zip",
         headers={"ETag": f'"{digest}"', "Farhand-Digest": digest},
     )
+
+
+@router.get("/resources", response_model=Usage, dependencies=[Depends(require("read"))])
+async def resources(services: Asking) -> JsonResponse:
+    """What is free on each attached worker, which job holds the rest, and what queued jobs wait for."""
+    return JsonResponse(services.resources.usage())
 
 
 @router.get("/agent.pyz", response_class=Response, dependencies=[Depends(require("program"))])

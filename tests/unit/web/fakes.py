@@ -26,6 +26,7 @@ from farhand.engine.pruner import Deleted
 from farhand.engine.roles import Identity
 from farhand.engine.runs import Series
 from farhand.engine.schedules import Planned
+from farhand.engine.usage import Usage
 from farhand.engine.why import Why
 from farhand.engine.workers import Held, Past, WorkerStatus
 from farhand.errors import Conflict, InvalidParameters, NotFound, NotInvited, Unauthorized
@@ -440,6 +441,11 @@ class FakeVariables:
             raise NotFound(f"there is no variable {name!r}")
 
 
+class FakeResources:
+    def usage(self) -> Usage:
+        return Usage([], [], 0)
+
+
 class FakeFlavors:
     def __init__(self) -> None:
         self.items: dict[str, Flavor] = {}
@@ -588,6 +594,7 @@ class FakeServices:
         self.secrets = FakeSecrets()
         self.variables = FakeVariables()
         self.flavors = FakeFlavors()
+        self.resources = FakeResources()
         self.doctor = FakeDoctor()
         self.fleet = FakeFleet()
         self.pruner = FakePruner(self.runs, self.flows)
