@@ -58,6 +58,7 @@ class FakeAgent:
         theirs.close()
         os.close(write_end)
         self.raw = b""
+        self._gone_on = 0
         self.ready = self.until("ready")
 
     # ------------------------------------------------------------ what tests say
@@ -73,6 +74,7 @@ class FakeAgent:
     ) -> None:
         """Hand over a job."""
         self._jobs += 1
+        self._gone_on = 0
         self.spool = self.directory / f"job{self._jobs}.engine"
         self._read = 0
         header = {
@@ -122,8 +124,15 @@ class FakeAgent:
                 self.answer(frame)
             if frame["type"] == "bell":
                 self.send("arm", read=self.spool.stat().st_size, acked=self.spool.stat().st_size)
+                self.let_go_on()
             if frame["type"] == kind and where(frame):
                 return frame
+
+    def let_go_on(self) -> None:
+        """A job that was blocked and has what it waited for gets its slot again at once."""
+        for event in self.events("unblocked")[self._gone_on :]:
+            self._gone_on += 1
+            self.send("proceed", n=event["n"])
 
     def until_event(self, kind: str, count: int = 1) -> dict[str, Any]:
         """The n-th event of a kind, however long it takes to be written."""
