@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from farhand_worker.protocol import Times
 from tests.harness.deployment import Deployment, deployed
 from tests.harness.interpreters import interpreter
 from tests.harness.waiting import eventually
@@ -55,7 +56,8 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     install(directory / "servers")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(directory / "servers"))
-        with deployed(directory, project=directory / "project") as deployment:
+        # Nothing here waits for a lease: the default times keep a busy machine from losing a worker.
+        with deployed(directory, project=directory / "project", times=Times()) as deployment:
             yield deployment
 
 
