@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from ..comparison import ABSENT, comparison
 from .client import Client, segment
 from .naming import run_names
 from .options import calls_server, json_option
-from .output import clip, print_json, print_table, took
+from .output import cell, print_json, print_table, took
 
 Json = dict[str, Any]
 
@@ -55,9 +54,7 @@ def _shown(name: str, value: Any) -> str:
         return took(0, value)
     if name == "code":
         return value.removeprefix("sha256:")[:12]
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return clip(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 40)
+    return cell(value)
 
 
 _GROUPS = {"run": "", "parameters": "param ", "result": "result ", "metrics": ""}

@@ -113,6 +113,13 @@ def said(progress: Mapping[str, Any] | None) -> str:
     return f"{share}, {message}" if message else share
 
 
+def cell(value: Any) -> str:
+    """A parameter or result in a table: text as it is, anything else as JSON, as much of it as fits."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return clip(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 40)
+
+
 def tell_line(line: Mapping[str, Any]) -> None:
     """A line of a run's log."""
     click.echo(line["text"])

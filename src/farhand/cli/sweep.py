@@ -20,7 +20,7 @@ from .export import read
 from .grid import combinations
 from .naming import flow_argument
 from .options import calls_server, json_option, params_option
-from .output import clip, print_json, print_table, took
+from .output import cell, clip, print_json, print_table, took
 from .program import finish
 
 Json = dict[str, Any]
@@ -90,7 +90,7 @@ def _print_combinations(combos: list[Json], as_json: bool) -> None:
         print_json(combos)
         return
     names = list(combos[0])
-    print_table(names or ("run",), [[_text(combo[name]) for name in names] or ["1"] for combo in combos])
+    print_table(names or ("run",), [[cell(combo[name]) for name in names] or ["1"] for combo in combos])
     click.echo(f"{len(combos)} run{'s' * (len(combos) != 1)}", err=True)
 
 
@@ -137,7 +137,7 @@ def _print_runs(client: Client, runs: list[Json], varied: list[str]) -> None:
     rows = [
         (
             run["id"],
-            *(_text(run["params"].get(name)) for name in varied),
+            *(cell(run["params"].get(name)) for name in varied),
             run["state"],
             took(run["started_at"], run["ended_at"]),
             *(_result_cell(run, name) for name in results),
@@ -161,10 +161,4 @@ def _result_cell(run: Json, name: str) -> str:
     result = run["result"]
     if run["result_form"] is None:
         return clip(run["message"], 30) or "-"
-    return _text(result.get(name) if isinstance(result, dict) else result)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    return clip(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 40)
+    return cell(result.get(name) if isinstance(result, dict) else result)
