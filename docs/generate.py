@@ -86,7 +86,8 @@ def _worker_options() -> str:
     for setting in SETTINGS:
         if not setting.own:
             flags = ", ".join(f"`{flag}`" for flag in setting.flags)
-            metavar = "" if setting.read is switch else f" {setting.metavar}"
+            bare = setting.read is switch or not setting.flags[0].startswith("-")
+            metavar = "" if bare else f" {setting.metavar}"
             keys = ", ".join(f"`{key}`" for key in setting.keys)
             rows.append(f"| {flags}{metavar} | `{setting.variable}` | {keys} | {setting.help} |")
     return "\n".join(rows) + "\n"

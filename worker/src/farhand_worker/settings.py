@@ -132,7 +132,14 @@ SETTINGS: Tuple[Setting, ...] = (
         "allow a link that is not encrypted and leads off this machine",
         default=False,
     ),
-    Setting("checkout", ("DIR",), units.text, "", "DIR", keys=()),
+    Setting(
+        "checkout",
+        ("DIR",),
+        units.text,
+        "this machine's own checkout of the project (default: code comes from the server)",
+        "DIR",
+        keys=(),
+    ),
     _row("url_file", units.text, "", keys=(), own=True),
     _row("token_fd", units.count, "", keys=(), own=True),
     _row("cwd", units.text, "", keys=(), own=True),
@@ -166,14 +173,9 @@ def parser(prog: str = "farhand-worker") -> argparse.ArgumentParser:
         prog, description="Lends this machine to a farhand server.", allow_abbrev=False
     )
     made.add_argument("--version", action="version", version=__version__)
-    made.add_argument(
-        "checkout",
-        nargs="?",
-        metavar="DIR",
-        help="this machine's own checkout of the project; without it, code comes from the server",
-    )
     for setting in SETTINGS:
         if not setting.flags[0].startswith("-"):
+            made.add_argument(setting.name, nargs="?", metavar=setting.metavar, help=setting.help)
             continue
         about = argparse.SUPPRESS if setting.own else setting.help
         if setting.read is units.switch:
