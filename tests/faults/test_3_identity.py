@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,8 @@ def test_a_second_agent_with_the_same_token_is_refused_while_the_first_goes_on(s
     assert first.process is not None
     assert first.process.poll() is None
     assert events(shared, "twin") == ["attached", "refused"]
+    first.send(signal.SIGTERM)
+    assert first.wait() == 0
 
 
 @pytest.mark.fault("3.21")
