@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -62,6 +64,7 @@ class Cluster:
                 [str(self._binaries / "postgres"), "-D", str(self._data), "-p", str(self.port),
                  "-k", str(self._directory), *_FAST],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment(),
+                preexec_fn=_end_with_parent,
                 **_unprivileged(),
             )  # fmt: skip
         deadline = time.monotonic() + 30
@@ -187,6 +190,16 @@ def migrated() -> str:
 def _environment() -> dict[str, str]:
     """No mark of the deployment that happens to be up: who clears that away kills all that carries it."""
     return {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ} | {"LANG": "C.UTF-8"}
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent() -> None:
+    """A test session that is killed runs no cleanup; its cluster ends all the same. Linux only."""
+    if sys.platform == "linux":
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT, 0, 0, 0)
 
 
 def _unprivileged() -> dict[str, Any]:

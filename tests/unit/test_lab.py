@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from contextlib import ExitStack
 
+import psutil
 import pytest
 
 from tests.lab import postgresql
@@ -40,3 +43,23 @@ def test_the_cluster_carries_no_mark_of_a_deployment(monkeypatch: pytest.MonkeyP
     """Clearing a deployment away kills all that carries its mark."""
     monkeypatch.setenv("WITNESS_MARK", "x")
     assert "WITNESS_MARK" not in postgresql._environment()
+
+
+ENDLESS = """
+import sys
+from tests.lab import postgresql
+with postgresql.cluster() as cluster:
+    print(cluster.pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_cluster_ends_with_a_session_that_is_killed() -> None:
+    need("PostgreSQL")
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDLESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as session:
+        assert session.stdout is not None
+        server = psutil.Process(int(session.stdout.readline()))
+        session.kill()
+    server.wait(20)
