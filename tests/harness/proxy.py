@@ -12,6 +12,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +29,9 @@ class Proxy:
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port: int = self._listener.getsockname()[1]
-        self._open = threading.Event()
-        self._open.set()
+        self._open = {TO_SERVER: threading.Event(), TO_WORKER: threading.Event()}
+        self.heal(reset=False)
+        self.bytes_per_s: float | None = None
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._filters: dict[str, list[Filter]] = {TO_SERVER: [], TO_WORKER: []}
@@ -44,15 +46,17 @@ class Proxy:
         """Where the worker dials."""
         return f"http://127.0.0.1:{self.port}"
 
-    def cut(self) -> None:
-        """Let nothing through, silently."""
-        self._open.clear()
+    def cut(self, *directions: str) -> None:
+        """Let nothing through, silently; in one direction when that is given."""
+        for direction in directions or self._open:
+            self._open[direction].clear()
 
     def heal(self, reset: bool = True) -> None:
         """Let everything through again; with ``reset`` the connections of before are gone."""
         if reset:
             self.reset()
-        self._open.set()
+        for gate in self._open.values():
+            gate.set()
 
     def reset(self) -> None:
         """Break every connection with an RST."""
@@ -85,7 +89,7 @@ class Proxy:
     def close(self) -> None:
         """End every connection and listen no more."""
         self._closed = True
-        self._open.set()
+        self.heal(reset=False)
         self._listener.close()
         self.reset()
 
@@ -98,7 +102,8 @@ class Proxy:
             threading.Thread(target=self._connect, args=(worker,), daemon=True).start()
 
     def _connect(self, worker: socket.socket) -> None:
-        self._open.wait()
+        for gate in self._open.values():
+            gate.wait()
         try:
             server = socket.create_connection(self._target, timeout=5)
         except OSError:
@@ -121,7 +126,9 @@ class Proxy:
                 kept = b"".join(
                     frame for frame, message in frames.feed(chunk) if not self._loses(direction, message)
                 )
-                self._open.wait()
+                self._open[direction].wait()
+                if kept and self.bytes_per_s:
+                    time.sleep(len(kept) / self.bytes_per_s)
                 if kept:
                     sink.sendall(kept)
                     self.forwarded[direction] += len(kept)

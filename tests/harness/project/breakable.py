@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -166,6 +167,29 @@ def weigh(content: bytes) -> int:
 def bulky(size: int) -> int:
     """Bring many bytes here from another machine, and send them back there."""
     return weigh(bulk(size))
+
+
+@flow(runs_on="worker")
+def starving_there(seconds: float) -> str:
+    """Take every core, several times over."""
+    spinning = "import time, sys\nend = time.time() + float(sys.argv[1])\nwhile time.time() < end: pass"
+    many = [subprocess.Popen([sys.executable, "-c", spinning, str(seconds)]) for _ in range(6)]
+    return str([one.wait() for one in many])
+
+
+@flow(runs_on="worker")
+def holding_there(seconds: int) -> str:
+    """Stand in C code that holds the interpreter's lock."""
+    ctypes.PyDLL(None).sleep(seconds)
+    return "done"
+
+
+@flow(runs_on="worker")
+def printing_there(lines: int, width: int) -> int:
+    """Print more than the link carries."""
+    for number in range(lines):
+        print(f"{number} ".ljust(width, "x"))
+    return lines
 
 
 @flow
