@@ -1,4 +1,4 @@
-"""3.1 to 3.16: a worker, its server and the link between them are killed, frozen, cut and starved."""
+"""3.1 to 3.4 and 3.8 to 3.16: a worker and its link are killed, frozen, cut and starved."""
 
 from __future__ import annotations
 
@@ -10,70 +10,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.deployment import FAST, TERMINAL, Deployment, WorkerProgram, deployed
+from tests.harness.deployment import FAST, deployed
 from tests.harness.processes import alive
 from tests.harness.proxy import TO_SERVER, TO_WORKER, Proxy
+from tests.harness.shop import Shop
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 
 
-class Shop:
-    """One server and one worker behind a link, for all tests of this module."""
-
-    def __init__(self, deployment: Deployment) -> None:
-        self.deployment = deployment
-        self.link = Proxy(deployment.port)
-        self.worker: WorkerProgram = deployment.worker("box", url=self.link.url, parallel=50)
-
-    def whole(self) -> None:
-        """The worker is there and idle, whatever the test before did to it."""
-        self.link.bytes_per_s = None
-        self.link.heal(reset=False)
-        for run in self.deployment.items("/runs", limit=200):
-            if run["state"] not in TERMINAL:
-                self.deployment.post(f"/runs/{run['id']}/cancel")
-        self.deployment.wait_for_worker("box", "online", within_s=40)
-
-    def working(self, directory: Path) -> Work:
-        """A run on the worker that has finished two of its three steps and waits for its gate."""
-        work = Work(self.deployment, directory)
-        eventually(lambda: words(work.witness)["step2"], what="two steps are done")
-        eventually(
-            lambda: len(self.deployment.items(f"/runs/{work.id}/tasks")) >= 2, what="both are recorded"
-        )
-        return work
-
-
-class Work:
-    """One such run."""
-
-    def __init__(self, deployment: Deployment, directory: Path) -> None:
-        self._deployment = deployment
-        self.witness, self.gate = directory / "witness", directory / "gate"
-        self.id = deployment.start_run("checkpointed_there", path=str(self.witness), gate=str(self.gate))
-
-    def ends(self, attempts: int) -> None:
-        """Open the gate: it ends well, no step of it was executed twice, and so many attempts were made."""
-        self.gate.touch()
-        assert self._deployment.wait_for_run(self.id, "completed")["result"] == [1, 2, 3]
-        assert words(self.witness) == {"step1": 1, "step2": 1, "step3": 1}
-        assert len(self._deployment.attempts(self.id)) == attempts
-
-
 @pytest.fixture(scope="module")
-def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    """The shop, for the whole module."""
+def link_and_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Proxy, Shop]]:
+    """A worker behind a link, for the whole module."""
     with deployed(tmp_path_factory.mktemp("shop")) as deployment:
-        shop = Shop(deployment)
-        yield shop
-        shop.link.close()
+        link = Proxy(deployment.port, buffer_bytes=32 * 1024)
+        yield link, Shop(deployment, link)
+        link.close()
 
 
 @pytest.fixture
-def shop(open_shop: Shop) -> Shop:
+def link(link_and_shop: tuple[Proxy, Shop]) -> Proxy:
+    """Between the worker and its server."""
+    return link_and_shop[0]
+
+
+@pytest.fixture
+def shop(link_and_shop: tuple[Proxy, Shop]) -> Shop:
     """The shop, in order."""
-    open_shop.whole()
-    return open_shop
+    link_and_shop[1].whole()
+    return link_and_shop[1]
 
 
 # ------------------------------------------------------------ processes
@@ -124,44 +88,6 @@ def test_a_worker_killed_with_all_its_processes_comes_back_and_goes_on(shop: Sho
     work.ends(attempts=2)
 
 
-@pytest.mark.fault("3.5")
-def test_a_server_that_is_away_for_1_10_and_60_s_costs_50_remote_jobs_nothing(
-    shop: Shop, tmp_path: Path
-) -> None:
-    """The times are a tenth of what is named, like all times here."""
-    witness, gate, deployment = tmp_path / "witness", tmp_path / "gate", shop.deployment
-    runs = [deployment.start_run("waiting_there", path=str(witness), gate=str(gate)) for _ in range(50)]
-    eventually(lambda: words(witness)["begin"] == 50, 120, "all of them run")
-    for away_s in (0.1, 1, 6):
-        deployment.server.kill()
-        time.sleep(away_s)
-        deployment.restart()
-    gate.touch()
-    for run in runs:
-        deployment.wait_for_run(run, "completed", within_s=60)
-        assert len(deployment.attempts(run)) == 1
-    assert words(witness) == {"begin": 50, "end": 50}
-
-
-@pytest.mark.fault("3.6")
-def test_server_and_worker_killed_together_go_on_from_the_last_checkpoint(shop: Shop, tmp_path: Path) -> None:
-    work = shop.working(tmp_path)
-    shop.deployment.server.kill()
-    shop.worker.kill()
-    shop.worker.start()
-    shop.deployment.restart()
-    work.ends(attempts=2)
-
-
-@pytest.mark.fault("3.7")
-def test_a_server_killed_twice_in_a_row_costs_a_remote_run_nothing(shop: Shop, tmp_path: Path) -> None:
-    work = shop.working(tmp_path)
-    for _ in range(2):
-        shop.deployment.server.kill()
-        shop.deployment.restart()
-    work.ends(attempts=1)
-
-
 @pytest.mark.fault("3.8")
 def test_a_thawed_agent_does_not_take_an_old_acknowledgement_for_a_new_one(
     shop: Shop, tmp_path: Path
@@ -183,45 +109,54 @@ def test_a_thawed_agent_does_not_take_an_old_acknowledgement_for_a_new_one(
 
 @pytest.mark.fault("3.9")
 @pytest.mark.fault("3.11")
-def test_acknowledgements_that_come_too_late_keep_nothing_alive(shop: Shop, tmp_path: Path) -> None:
+def test_acknowledgements_that_come_too_late_keep_nothing_alive(
+    shop: Shop, link: Proxy, tmp_path: Path
+) -> None:
     work = shop.working(tmp_path)
     engines = shop.worker.engines()
-    shop.link.cut(TO_WORKER)
+    link.cut(TO_WORKER)
     eventually(lambda: not any(map(alive, engines)), FAST.lease_s * 4, "the engines ended with the lease")
-    shop.link.heal(reset=False)  # all that was answered arrives now
+    link.heal(reset=False)  # all that was answered arrives now
     work.ends(attempts=2)
 
 
 @pytest.mark.fault("3.10")
 def test_a_link_that_carries_nothing_to_the_server_ends_the_attempt_on_both_sides(
-    shop: Shop, tmp_path: Path
+    shop: Shop, link: Proxy, tmp_path: Path
 ) -> None:
     work = shop.working(tmp_path)
     engines = shop.worker.engines()
-    shop.link.cut(TO_SERVER)
+    link.cut(TO_SERVER)
     eventually(lambda: shop.deployment.worker_state("box") in ("lost", "offline"), what="the server saw it")
     eventually(lambda: not any(map(alive, engines)), FAST.lease_s * 4, "the engines ended with the lease")
-    shop.link.heal()
+    link.heal()
     work.ends(attempts=2)
 
 
 @pytest.mark.fault("3.12")
-def test_20_resets_in_one_run_lose_and_double_nothing(shop: Shop, tmp_path: Path) -> None:
+def test_20_resets_in_one_run_lose_and_double_nothing(shop: Shop, link: Proxy, tmp_path: Path) -> None:
     witness, deployment = tmp_path / "witness", shop.deployment
     run_id = deployment.start_run("ticking_there", path=str(witness), seconds=4)
     for number in range(20):
         eventually(lambda number=number: words(witness)[f"tick{2 * number + 2}"], what="it ticks on")
-        shop.link.reset()
+        link.reset()
     run = deployment.wait_for_run(run_id, "completed")
     assert len(deployment.attempts(run_id)) == 1
     assert deployment.log_lines(run_id) == [f"tick {n}" for n in range(1, run["result"] + 1)]
 
 
 @pytest.mark.fault("3.13")
-def test_heartbeats_get_through_a_slow_link_that_is_full_of_reports(shop: Shop) -> None:
+def test_heartbeats_get_through_a_slow_link_that_is_full_of_reports(shop: Shop, link: Proxy) -> None:
     """2 MB at 2 Mbit/s, which takes many leases of a tenth."""
+    link.bytes_per_s = 250_000
+    try:
+        _print_much(shop)
+    finally:
+        link.bytes_per_s = None
+
+
+def _print_much(shop: Shop) -> None:
     deployment = shop.deployment
-    shop.link.bytes_per_s = 250_000
     run_id = deployment.start_run("printing_there", lines=2000, width=1000)
     deployment.wait_for_run(run_id, "completed", within_s=90)
     assert len(deployment.attempts(run_id)) == 1
@@ -234,14 +169,16 @@ def test_heartbeats_get_through_a_slow_link_that_is_full_of_reports(shop: Shop) 
 
 
 @pytest.mark.fault("3.14")
-def test_a_network_that_is_off_for_long_costs_what_was_under_way_alone(shop: Shop, tmp_path: Path) -> None:
+def test_a_network_that_is_off_for_long_costs_what_was_under_way_alone(
+    shop: Shop, link: Proxy, tmp_path: Path
+) -> None:
     """Ten leases: the engine has ended, the run waits, and goes on when the worker is back."""
     work = shop.working(tmp_path)
-    shop.link.cut()
+    link.cut()
     time.sleep(FAST.lease_s * 10)
     run = shop.deployment.run(work.id)
     assert run["state"] == "queued"
-    shop.link.heal()
+    link.heal()
     work.ends(attempts=2)
 
 

@@ -23,11 +23,18 @@ TO_WORKER = "to worker"
 
 
 class Proxy:
-    """Listens on a free loopback port and forwards to ``port``."""
+    """Listens on a free loopback port and forwards to ``port``.
 
-    def __init__(self, port: int) -> None:
+    ``buffer_bytes`` is about what it holds on the way: a slow link does not swallow megabytes.
+    """
+
+    def __init__(self, port: int, buffer_bytes: int | None = None) -> None:
         self._target = ("127.0.0.1", port)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._buffer_bytes = buffer_bytes
+        self._listener = socket.socket()
+        self._bound(self._listener)
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(64)
         self.port: int = self._listener.getsockname()[1]
         self._open = {TO_SERVER: threading.Event(), TO_WORKER: threading.Event()}
         self.heal(reset=False)
@@ -105,7 +112,10 @@ class Proxy:
         for gate in self._open.values():
             gate.wait()
         try:
-            server = socket.create_connection(self._target, timeout=5)
+            server = socket.socket()
+            self._bound(server)
+            server.settimeout(5)
+            server.connect(self._target)
         except OSError:
             worker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             worker.close()
@@ -118,6 +128,11 @@ class Proxy:
         for source, sink, direction in ((worker, server, TO_SERVER), (server, worker, TO_WORKER)):
             pump = threading.Thread(target=self._pump, args=(source, sink, direction), daemon=True)
             pump.start()
+
+    def _bound(self, connection: socket.socket) -> None:
+        if self._buffer_bytes is not None:
+            for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+                connection.setsockopt(socket.SOL_SOCKET, option, self._buffer_bytes)
 
     def _pump(self, source: socket.socket, sink: socket.socket, direction: str) -> None:
         frames = _Frames()
