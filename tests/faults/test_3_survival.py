@@ -147,8 +147,8 @@ def test_20_resets_in_one_run_lose_and_double_nothing(shop: Shop, link: Proxy, t
 
 @pytest.mark.fault("3.13")
 def test_heartbeats_get_through_a_slow_link_that_is_full_of_reports(shop: Shop, link: Proxy) -> None:
-    """2 MB at 2 Mbit/s, which takes many leases of a tenth."""
-    link.bytes_per_s = 250_000
+    """8 MB at 10 Mbit/s, which is 1 Mbit/s on a clockwork of a tenth."""
+    link.bytes_per_s = 1_250_000
     try:
         _print_much(shop)
     finally:
@@ -157,10 +157,10 @@ def test_heartbeats_get_through_a_slow_link_that_is_full_of_reports(shop: Shop, 
 
 def _print_much(shop: Shop) -> None:
     deployment = shop.deployment
-    run_id = deployment.start_run("printing_there", lines=2000, width=1000)
+    run_id = deployment.start_run("printing_there", lines=8000, width=1000)
     deployment.wait_for_run(run_id, "completed", within_s=90)
     assert len(deployment.attempts(run_id)) == 1
-    assert len(deployment.log_lines(run_id)) == 2000
+    assert len(deployment.log_lines(run_id)) == 8000
     events = deployment.items("/events", limit=1000)
     lost = [
         e for e in events if e["kind"] == "worker.lost" and e["at"] > deployment.run(run_id)["created_at"]

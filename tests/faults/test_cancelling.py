@@ -37,7 +37,9 @@ def test_a_run_is_cancelled_during_its_hand_off(deployment: Deployment, tmp_path
         proxy.swallow(TO_WORKER, lambda message: message["type"] == "assign")
         run_id = deployment.start_run("waiting_there", path=str(tmp_path / "w"), gate=str(tmp_path / "g"))
         eventually(lambda: proxy.swallowed, what="the assign is on its way")
-        assert _cancel(deployment, run_id) == "cancelling"
+        assert _cancel(deployment, run_id) in ("cancelling", "cancelled"), (
+            "or the hand-off was given up by then"
+        )
         deployment.wait_for_run(run_id, "cancelled")
         assert not (tmp_path / "w").exists(), "a cancelled run was run"
     finally:

@@ -84,7 +84,11 @@ def test_a_result_whose_acknowledgement_is_lost_is_recorded_once(
 ) -> None:
     worker = deployment.worker("box", url=proxy.url)
     witness = tmp_path / "witness"
-    proxy.swallow(TO_WORKER, lambda message: _acknowledges_events(message) and _result_is_sent(proxy), 1000)
+    deployment.wait_for_run(deployment.start_run("ticking_there", path=str(witness), seconds=0.0))
+    before = len(proxy.seen)
+    proxy.swallow(
+        TO_WORKER, lambda message: _acknowledges_events(message) and _result_is_sent(proxy, before), 1000
+    )
     run_id = deployment.start_run("ticking_there", path=str(witness), seconds=0.5)
     run = deployment.wait_for_run(run_id, "completed")
     spools = lambda: list((worker.state_dir / "spool").glob("*.engine"))  # noqa: E731
@@ -103,6 +107,6 @@ def _acknowledges_events(message: dict[str, Any]) -> bool:
     return message["type"] == "ack" and message["job"] is not None
 
 
-def _result_is_sent(proxy: Proxy) -> bool:
-    sent = (message for direction, message in list(proxy.seen) if direction == TO_SERVER)
+def _result_is_sent(proxy: Proxy, before: int) -> bool:
+    sent = (message for direction, message in proxy.seen[before:] if direction == TO_SERVER)
     return any(event[0] == "result" for message in sent for event in message.get("events", ()))

@@ -40,7 +40,7 @@ def test_starting_with_a_wrong_parameter_is_2(call: Call) -> None:
 def test_waiting_ends_with_the_runs_outcome(
     call: Call, services: FakeServices, monkeypatch: pytest.MonkeyPatch, state: str, code: int
 ) -> None:
-    async def start(*_: object) -> object:
+    async def start(*_: object, **__: object) -> object:
         return services.runs.items["0run1"]
 
     services.runs.items["0run1"] = make_run(state=state, message="why")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 from pathlib import Path
 from typing import Dict, Hashable, List, Set, Tuple
 
@@ -25,12 +26,13 @@ class NotFetched(Exception):
 
 
 class BlobCache:
-    """One directory of blobs. Everything but `pin` and `release` may be called in any thread."""
+    """One directory of blobs; every method may be called in any thread."""
 
     def __init__(self, directory: Path, bytes_max: int = BYTES_MAX) -> None:
         self._directory = directory
         self._bytes_max = bytes_max
         self._pins: Dict[str, Set[Hashable]] = {}
+        self._pinning = threading.Lock()  # what is pinned in this moment is not deleted in the next
         self._verified: Dict[str, _Seen] = {}
         self._bytes = bytes_max  # until the first look around counts them
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,18 +85,19 @@ class BlobCache:
 
     def pin(self, digest: str, user: Hashable) -> None:
         """The blob stays until ``user`` is released."""
-        self._pins.setdefault(digest, set()).add(user)
+        with self._pinning:
+            self._pins.setdefault(hex_of(digest), set()).add(user)
 
     def release(self, user: Hashable) -> None:
         """``user`` needs nothing any more."""
-        for digest in [digest for digest, users in self._pins.items() if user in users]:
-            self._pins[digest].discard(user)
-            if not self._pins[digest]:
-                del self._pins[digest]
+        with self._pinning:
+            for name in [name for name, users in self._pins.items() if user in users]:
+                self._pins[name].discard(user)
+                if not self._pins[name]:
+                    del self._pins[name]
 
     def trim(self) -> None:
         """Delete what went unused for longest until the bound holds, or only pinned blobs are left."""
-        pinned = {hex_of(digest) for digest in list(self._pins)}
         found: List[Tuple[int, int, Path]] = []
         for entry in os.scandir(self._directory):
             try:
@@ -106,10 +109,17 @@ class BlobCache:
         for _, size, path in sorted(found):
             if total <= self._bytes_max:
                 break
-            if path.name not in pinned and not path.name.startswith("."):
-                path.unlink(missing_ok=True)
+            if not path.name.startswith(".") and self._unlink(path):
                 total -= size
         self._bytes = total
+
+    def _unlink(self, path: Path) -> bool:
+        """Delete a file that no job uses; says whether it did."""
+        with self._pinning:
+            if path.name in self._pins:
+                return False
+            path.unlink(missing_ok=True)
+            return True
 
 
 def hex_of(digest: str) -> str:

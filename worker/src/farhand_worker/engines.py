@@ -19,6 +19,9 @@ from .warden_link import WardenLink
 JOBS_MAX = 100
 """Jobs one engine executes before it is retired."""
 
+_STARTS_MIN = 2
+"""So many engines start at once, or as many as there are cores; more would only starve agent and warden."""
+
 IDLE_S = 60.0
 """How long an engine is kept warm without a job."""
 
@@ -181,6 +184,7 @@ class Pool:
         self.idle_max = idle_max
         self._count = 0
         self._environment = ""
+        self._starts = asyncio.Semaphore(max(_STARTS_MIN, os.cpu_count() or 1))
         self.began: Optional[Callable[[str, List[str]], None]] = None
         self._idle: List[Engine] = []
         self._starting: Optional[asyncio.Future[None]] = None
@@ -196,18 +200,23 @@ class Pool:
         engine = self._warm(key)
         if engine is None:
             await self._free_devices(key.devices or ())
-            engine = await self._spawn(key, runtime)
-            engine.occupant = occupant
-            engine.timer = asyncio.get_running_loop().call_later(READY_S, self.kill, engine)
-            try:
-                await asyncio.shield(engine.ready)
-            except asyncio.CancelledError:
-                engine.occupant = None
-                self.kill(engine)
-                raise
-            engine.timer.cancel()
+            async with self._starts:
+                engine = await self._started(key, runtime, occupant)
             self._note(engine)
         engine.occupant = occupant if engine.end is None else None
+        return engine
+
+    async def _started(self, key: Key, runtime: Path, occupant: Occupant) -> Engine:
+        engine = await self._spawn(key, runtime)
+        engine.occupant = occupant
+        engine.timer = asyncio.get_running_loop().call_later(READY_S, self.kill, engine)
+        try:
+            await asyncio.shield(engine.ready)
+        except asyncio.CancelledError:
+            engine.occupant = None
+            self.kill(engine)
+            raise
+        engine.timer.cancel()
         return engine
 
     def release(self, engine: Engine, retire: bool) -> None:
