@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from farhand_worker.protocol import Times
 from tests.harness.deployment import Deployment, deployed
 from tests.harness.waiting import throughout
 from tests.harness.witnesses import words
 from tests.optional import need
+
+LONG = Times().scaled(4)
+"""Leases that outlast the refusals: how long PostgreSQL is waited for is not a part of the clockwork."""
 
 
 @contextmanager
@@ -26,7 +30,7 @@ def locked(deployment: Deployment) -> Iterator[None]:
 def test_runs_that_end_while_the_store_refuses_are_recorded_when_it_takes_again(tmp_path: Path) -> None:
     """B020, B127: nothing is finished and still running afterwards, and nobody loses a lease by it."""
     need("PostgreSQL")
-    with deployed(tmp_path, dialect="postgresql") as deployment:
+    with deployed(tmp_path, dialect="postgresql", times=LONG) as deployment:
         deployment.worker("box")
         gate, seen = tmp_path / "gate", tmp_path / "seen"
         there = deployment.start_run("waiting_there", path=str(seen), gate=str(gate))

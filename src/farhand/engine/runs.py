@@ -153,7 +153,7 @@ class Runs:
             self._consequences.expect_start(job)
         try:
             known, job, created = await creating
-        except Exception:
+        except Exception:  # whatever refused it: a start that is not stored is not waited for
             self._consequences.forget_start(job)
             raise
         if told is not None:

@@ -20,7 +20,7 @@ OLD, NEW, OTHER = ("sha256:" + digit * 64 for digit in "789")
 async def attached(world: World) -> FakeLink:
     """A worker in a checkout, on a server whose flows are of `NEW` and `OTHER`."""
     world.fitness.flows([NEW, OTHER])
-    _, link = await world.attach(a_hello(checkout="/home/me/project", git="main 0123456789ab"))
+    _, link = await world.attach(a_hello(checkout="/srv/project", git="main 0123456789ab"))
     return link
 
 
@@ -76,7 +76,7 @@ async def test_it_takes_what_it_has_and_the_files_that_differ_are_named(world: W
     assert [assign.kind for assign in link.of(protocol.Assign)] == [protocol.IMPORT]
     stored = await world.store.workers.get("box")
     assert stored is not None
-    assert (stored.checkout, stored.git) == ("/home/me/project", "main 999")
+    assert (stored.checkout, stored.git) == ("/srv/project", "main 999")
 
 
 async def test_code_that_no_flow_is_of_any_more_is_asked_for_when_a_run_waits_for_it(world: World) -> None:
