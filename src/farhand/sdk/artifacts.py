@@ -63,12 +63,9 @@ def load_artifact(reference: Union[ArtifactRef, str]) -> Path:
     frame = current()
     recorder = frame.run.recorder if frame is not None else _outside
     try:
-        name = hex_of(digest)
+        hex_of(digest)
     except ValueError as error:
         raise Usage(str(error)) from None
-    saved = recorder.blobs / name if recorder.blobs is not None else None
-    if saved is not None and saved.exists():
-        return saved
     try:
         return recorder.blob_path(digest)
     except (OSError, FarhandError) as error:

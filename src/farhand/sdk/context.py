@@ -17,6 +17,7 @@ from .checkpoints import Ledger
 from .forks import on_fork
 from .futures import Pool
 from .interrupts import interrupter, uninterrupted
+from .references import hex_of
 
 if TYPE_CHECKING:
     from farhand_worker.masking import Masker
@@ -47,7 +48,15 @@ class Recorder:
 
     def blob_path(self, digest: str) -> Path:
         """The file of a digest. Raises OSError or FarhandError when there is none."""
-        raise FileNotFoundError(digest)
+        saved = self.saved(digest)
+        if saved is None:
+            raise FileNotFoundError(digest)
+        return saved
+
+    def saved(self, digest: str) -> Optional[Path]:
+        """The file of a digest that was saved here, if it was."""
+        path = self.blobs / hex_of(digest) if self.blobs is not None else None
+        return path if path is not None and path.exists() else None
 
     def show(self, formatter: Any, record: Any) -> None:
         """A record of the logging module, for whoever watches the terminal."""

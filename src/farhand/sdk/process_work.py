@@ -59,7 +59,10 @@ class Relay(Recorder):
         return answer
 
     def blob_path(self, digest: str) -> Path:
-        """The file of a digest, which the parent finds or fetches."""
+        """The file of a digest: what was saved here, or what the parent finds or fetches."""
+        saved = self.saved(digest)
+        if saved is not None:
+            return saved
         with self._lock:
             write_frame(self._writes, pickle.dumps(("blob", digest), protocol=5))
             path, refusal = pickle.loads(read_frame(self._reads))

@@ -19,7 +19,6 @@ from . import events
 from .context import Recorder
 from .forks import on_fork
 from .limits import SPOOL_BYTES_MAX
-from .references import hex_of
 
 Send = Callable[..., None]
 Ask = Callable[[str, Any], Any]
@@ -36,7 +35,7 @@ class Spool(Recorder):
     def __init__(
         self, path: Path, blobs: Path, send: Send, ask: Ask, bytes_max: int = SPOOL_BYTES_MAX
     ) -> None:
-        self.blobs = self._saved = blobs
+        self.blobs = blobs
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._send = send
         self._ask = ask
@@ -96,10 +95,7 @@ class Spool(Recorder):
 
     def blob_path(self, digest: str) -> Path:
         """The verified file of a digest: what this job saved itself, or what the agent has or fetches."""
-        saved = self._saved / hex_of(digest)
-        if saved.exists():
-            return saved
-        return Path(self._ask("blob", {"digest": digest})["path"])
+        return self.saved(digest) or Path(self._ask("blob", {"digest": digest})["path"])
 
     def close(self) -> None:
         """Nothing more is written; what threads left behind still say is dropped."""
