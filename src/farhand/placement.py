@@ -27,7 +27,10 @@ _UNITS = {"slots": "slots", "cpus": "cpus", "gpus": "gpus", "ram_mb": "MB of ram
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """An ancestor of a job, live on a worker, with what it keeps there while it is blocked."""
+    """An ancestor of a job, live on a worker, with what it keeps there while it is blocked.
+
+    ``parent`` is the job above it, live or not.
+    """
 
     job: str
     run: str
@@ -35,6 +38,7 @@ class Kin:
     worker: str
     blocked: bool
     keeps: Amounts = NOTHING
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

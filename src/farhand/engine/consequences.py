@@ -53,10 +53,8 @@ class Consequences:
         """Act on one commit's changes."""
         now = time.time()
         for job_id, lease, _ in changes.released:
-            held = self._fleet.holder(job_id)
             self._fleet.release(job_id, lease)
-            if held is not None:
-                self._queue.relane(held[1].job.run, now)
+            self._queue.relane(job_id, now)
         for job_id in changes.dequeued:
             self._queue.remove(job_id)
         if self._fitness is not None:

@@ -235,7 +235,7 @@ class Dispatcher(Service):
         elif link is None or link is not member.link:
             await self._take_back(leased)
         else:
-            self._queue.relane(leased.job.run, time.time())
+            self._queue.relane(leased.job.id, time.time())
             link.send(_assign(leased, member.capacity))
             link.expect(leased.job.id, leased.job.lease or 0)
             if leased.job.attempt == 1:

@@ -275,8 +275,8 @@ class Fleet:
         while parent is not None and (held := self._holders.get(parent)) is not None:
             member, above = held[0], held[1].job
             keeps = held_by(replace(lease_of(above), blocked="blocked"), member.capacity)
-            kin.append(Kin(above.id, above.run, above.name, member.name, above.blocked == "blocked", keeps))
-            parent = above.parent_job
+            parent, blocked = above.parent_job, above.blocked == "blocked"
+            kin.append(Kin(above.id, above.run, above.name, member.name, blocked, keeps, parent))
         return tuple(kin)
 
     def hold(self, member: Member, job: Job, lease: int) -> None:

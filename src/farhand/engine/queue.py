@@ -88,6 +88,8 @@ class Queue:
         self._places: dict[str, tuple[Lane, int]] = {}
         self._of_run: dict[str, str] = {}
         self._calls: dict[str, dict[str, None]] = {}
+        self._below: dict[str, dict[str, None]] = {}
+        self._ancestors: dict[str, tuple[str, ...]] = {}
         self._reasons: dict[Lane, Reason | str] = {}
         self._found: dict[Lane, Placement] = {}
         self._entries = itertools.count()
@@ -137,9 +139,9 @@ class Queue:
         """When the next delayed job is due, or no longer held to the worker it was on (epoch seconds)."""
         return min((due[0][0] for due in (self._delayed, self._held_to_earlier) if due), default=None)
 
-    def relane(self, run_id: str, now: float) -> None:
-        """An ancestor of the run's calls came to a worker or left one: they wait in other lanes now."""
-        for job_id in self._calls.get(run_id, ()):
+    def relane(self, ancestor: str, now: float) -> None:
+        """A job came to a worker or left one: the calls below it wait in other lanes now."""
+        for job_id in list(self._below.get(ancestor, ())):
             self._enter_again(job_id, now)
 
     def heads(self) -> list[Job]:
@@ -224,6 +226,7 @@ class Queue:
     def _forget(self, job_id: str) -> None:
         job = self._jobs.pop(job_id, None)
         self._places.pop(job_id, None)
+        self._leave_family(job_id)
         if job is None:
             return
         if job.kind == "run":
@@ -232,6 +235,26 @@ class Queue:
             calls.pop(job_id, None)
             if not calls:
                 del self._calls[job.run]
+
+    def _join_family(self, job: Job) -> frozenset[tuple[str, Amounts]]:
+        """Note on whose coming and going the lane of a call depends; what it depends on now."""
+        self._leave_family(job.id)
+        if job.parent_job is None:
+            return frozenset()
+        kin = self._kin_of(job)
+        above = kin[-1].parent if kin else job.parent_job
+        ancestors = (*(each.job for each in kin), *(() if above is None else (above,)))
+        self._ancestors[job.id] = ancestors
+        for ancestor in ancestors:
+            self._below.setdefault(ancestor, {})[job.id] = None
+        return frozenset((each.worker, each.keeps) for each in kin)
+
+    def _leave_family(self, job_id: str) -> None:
+        for ancestor in self._ancestors.pop(job_id, ()):
+            below = self._below[ancestor]
+            below.pop(job_id, None)
+            if not below:
+                del self._below[ancestor]
 
     def _enter(self, job: Job, now: float) -> None:
         until = earlier_until(job)
@@ -243,9 +266,7 @@ class Queue:
             job.id if job.id in self._apart else "",
             job.depth,
             job.last_worker or "" if until > now else "",
-            frozenset((kin.worker, kin.keeps) for kin in self._kin_of(job))
-            if job.parent_job
-            else frozenset(),
+            self._join_family(job),
         )
         if lane.earlier:
             heapq.heappush(self._held_to_earlier, (until, job.id))

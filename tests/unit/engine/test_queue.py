@@ -214,9 +214,35 @@ def test_calls_change_their_lane_with_the_workers_their_ancestors_are_on() -> No
     call = a_job("call", run="r1", kind="call", key="k", parent_job="own", depth=1)
     queue.add(call, 10.0)
     on.append(Kin("own", "r1", "f", "box", False))
-    queue.relane("r1", 10.0)
+    queue.relane("own", 10.0)
     assert queue.lane_of(call) == Lane(Ask(), module="weather", depth=1, kin=frozenset({("box", Amounts())}))
     assert drained(queue) == ["call"]
+
+
+def test_a_call_changes_its_lane_when_what_called_its_caller_comes_and_no_other_does() -> None:
+    on = [Kin("caller", "r1", "f", "box", False, parent="own")]
+    asked: list[str] = []
+
+    def kin_of(job: Job) -> tuple[Kin, ...]:
+        asked.append(job.id)
+        return tuple(on) if job.id == "below" else ()
+
+    queue = Queue(kin_of)
+    below = a_job("below", run="r1", kind="call", key="k", parent_job="caller", depth=2)
+    queue.add(below, 10.0)
+    for number in range(3):
+        queue.add(a_job(f"beside{number}", run="r1", kind="call", key=f"k{number}", parent_job="own"), 10.0)
+    asked.clear()
+    queue.relane("beside0", 10.0)
+    assert asked == []
+    on.append(Kin("own", "r1", "f", "mill", True))
+    queue.relane("own", 10.0)
+    lane = queue.lane_of(below)
+    assert lane is not None and lane.kin == {("box", Amounts()), ("mill", Amounts())}
+    queue.remove("below")
+    asked.clear()
+    queue.relane("caller", 10.0)
+    assert asked == []
 
 
 operations = st.lists(
