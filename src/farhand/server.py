@@ -19,8 +19,9 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -125,12 +126,8 @@ class Server:
             _write_address(config.home, address, settings.pin)
             if watcher is not None:
                 watcher.start()
-                self._tell(config.root, await watcher.ready())
-            services.scheduler.start()
-            services.ready = True
-            self._say(f"farhand serves on {address}")
-            self._say(f"sign in: {address}/{app.state.sessions.link()}")
-            await self._until_stopped(serving)
+            lines = (f"farhand serves on {address}", f"sign in: {address}/{app.state.sessions.link()}")
+            await self._until_stopped(serving, self._become_ready(services, watcher, lines))
         finally:
             services.dispatcher.hold_back()
             if watcher is not None:
@@ -147,12 +144,30 @@ class Server:
         names = ", ".join(sorted({flow.name for flow in found})) or "no flow"
         self._say(f"{root} has {names}")
 
-    async def _until_stopped(self, serving: asyncio.Task[None]) -> None:
+    async def _become_ready(
+        self, services: Services, watcher: Watcher | None, lines: tuple[str, ...]
+    ) -> None:
+        """Wait for the first look at the project, then say that everything is there."""
+        if watcher is not None:
+            self._tell(self._config.root, await watcher.ready())
+        services.scheduler.start()
+        services.ready = True
+        for line in lines:
+            self._say(line)
+
+    async def _until_stopped(self, serving: asyncio.Task[None], begin: Coroutine[Any, Any, None]) -> None:
+        """Finish the start and serve. A stop is obeyed in either."""
+        beginning = asyncio.create_task(begin)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({stopping, serving, beginning}, return_when=asyncio.FIRST_COMPLETED)
+            if beginning.done():
+                beginning.result()
+                await asyncio.wait({stopping, serving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
+            beginning.cancel()
+            await asyncio.gather(stopping, beginning, return_exceptions=True)
 
     def _on_store_death(self, error: BaseException) -> None:
         self._failure = f"the store's writer ended, nothing can be recorded any more: {error!r}"

@@ -41,7 +41,7 @@ class Watcher(Service):
         self._projects = projects
         self._root = root
         self._inspect_s = inspect_s
-        self._seen: Seen = {}
+        self._seen: Seen | None = None  # an empty directory is to be read as well
         self._packed: Packed | None = None
         self._taking: asyncio.Task[None] | None = None
         self._complete = asyncio.Event()
@@ -92,7 +92,7 @@ class Watcher(Service):
                     self._complete.set()
         except ChangedMeanwhile as error:
             log.info("%s", error)
-            self._seen = {}  # as if it had not been read
+            self._seen = None  # as if it had not been read
             return
         except Exception as error:  # whatever is wrong with a directory, the server goes on with what it has
             unexpected = None if isinstance(error, FarhandError) else error

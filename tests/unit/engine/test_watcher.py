@@ -67,6 +67,18 @@ async def taken(root: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Ta
         await watcher.stop()
 
 
+async def test_an_empty_directory_is_read_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watcher_module, "LOOK_S", 0.05)
+    watcher = Watcher(Taken(), tmp_path)  # type: ignore[arg-type]
+    watcher.start()
+    try:
+        packed = await asyncio.wait_for(watcher.ready(), 20)
+    finally:
+        await watcher.stop()
+    assert packed is not None
+    assert packed.offer.flows == []
+
+
 async def test_changes_are_picked_up(root: Path, taken: Taken) -> None:
     assert taken.names == ["one"]
     (root / "one.py").write_text(FLOW.format("uno"))
