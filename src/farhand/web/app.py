@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
 from starlette.staticfiles import StaticFiles
 
 from .. import __version__
@@ -14,6 +16,7 @@ from . import (
     audit,
     backup,
     deleting,
+    description,
     doctor,
     events,
     flavors,
@@ -34,9 +37,10 @@ from . import (
 )
 from .access import Sessions
 from .guard import Guard
-from .pages import STATIC, router
+from .pages import PAGES, STATIC
 from .pages.shell import environment
 from .quick import Quick
+from .routing import Table
 from .settings import WebSettings
 
 API = "/api/v1"
@@ -61,33 +65,40 @@ _GROUPS = (
     variables,
     audit,
     doctor,
+    description,
 )
 
 
-def create_app(services: Services, settings: WebSettings | None = None) -> FastAPI:
+class Api(FastAPI):
+    """The framework, with our table of routes in place of its own."""
+
+    def __init__(self) -> None:
+        super().__init__(title="farhand", version=__version__, openapi_url=None, redirect_slashes=False)
+        own = [*(group.router for group in (health, prometheus, *PAGES))]
+        self.table = Table([*((API, group.router) for group in _GROUPS), *(("", group) for group in own)])
+        self.router.routes.append(self.table)
+
+    def openapi(self) -> dict[str, Any]:
+        """The OpenAPI document. The first time it takes a second, which belongs on a thread."""
+        return self._document
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        return get_openapi(title=self.title, version=self.version, routes=self.table.described())
+
+
+def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     """The HTTP API and the console over ``services``.
 
     ``app.state.sessions.link()`` gives the relative address that signs a browser in.
     """
     settings = settings or WebSettings()
-    app = FastAPI(
-        title="farhand",
-        version=__version__,
-        openapi_url=f"{API}/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
+    app = Api()
     app.state.services = services
     app.state.settings = settings
     app.state.sessions = Sessions(settings, generation=lambda: services.tokens.generation)
     app.state.templates = environment()
     problems.install(app)
-    for group in _GROUPS:
-        app.include_router(group.router, prefix=API)
-    app.include_router(health.router)
-    app.include_router(prometheus.router)
-    app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     quick: Any = Quick
     audited: Any = audit.Audited

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import Depends, Header, Request
 from starlette.responses import FileResponse
 
 from ..engine.blob_access import Claim
@@ -18,9 +18,10 @@ from ..engine.services import Services
 from ..errors import Usage
 from .access import require
 from .asking import Asking
+from .routing import Routes
 from .views import JsonResponse
 
-router = APIRouter(prefix="/artifacts", tags=["artifacts"])
+router = Routes(prefix="/artifacts", tags=["artifacts"])
 
 SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The policy of content that users made: it may not run, and may load nothing."""

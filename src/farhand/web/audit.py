@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,10 +23,11 @@ from .access import require
 from .asking import Asking
 from .guard import SAFE_METHODS
 from .paging import Cursor, Limit
+from .routing import Routes
 from .views import JsonResponse, page_view
 
 log = logging.getLogger("farhand")
-router = APIRouter(tags=["audit"])
+router = Routes(tags=["audit"])
 
 UNRECORDED = frozenset({"write_artifact"})
 """Routes that change something and write no entry."""

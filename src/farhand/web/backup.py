@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from starlette.concurrency import iterate_in_threadpool
 from starlette.responses import StreamingResponse
 
 from .access import require
 from .asking import Asking
+from .routing import Routes
 
-router = APIRouter(tags=["backup"])
+router = Routes(tags=["backup"])
 
 
 @router.post("/backup", response_class=StreamingResponse, dependencies=[Depends(require("backup"))])

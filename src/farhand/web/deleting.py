@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Query
+from fastapi import Depends, HTTPException, Query
 from starlette.responses import Response
 
 from ..engine.pruner import Deleted
@@ -13,9 +13,10 @@ from .access import require
 from .answers import FlowDeleted
 from .asking import Asking
 from .paging import Cursor
+from .routing import Routes
 from .views import JsonResponse
 
-router = APIRouter(tags=["runs"])
+router = Routes(tags=["runs"])
 DELETE = [Depends(require("delete"))]
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from ..engine.doctor import Report
 from .access import require
 from .asking import Asking
+from .routing import Routes
 from .views import JsonResponse
 
-router = APIRouter(tags=["doctor"])
+router = Routes(tags=["doctor"])
 
 
 @router.get("/doctor", response_model=Report, dependencies=[Depends(require("doctor"))])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 
 from ..model import Event, Page
 from .access import require
 from .asking import Asking
 from .paging import Cursor, Limit
+from .routing import Routes
 from .views import JsonResponse, page_view
 
-router = APIRouter(tags=["events"])
+router = Routes(tags=["events"])
 
 
 @router.get("/events", response_model=Page[Event], dependencies=[Depends(require("read"))])

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 
 from ..model import Flow, Page
 from .access import require
 from .asking import Asking
 from .audit import told
+from .routing import Routes
 from .views import JsonResponse, RunView, list_view, run_view
 
-router = APIRouter(tags=["flows"])
+router = Routes(tags=["flows"])
 
 
 @dataclass(frozen=True, slots=True)

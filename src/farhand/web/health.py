@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from starlette.responses import Response
 
 from ..errors import FarhandError
 from . import problems
 from .answers import Status
 from .asking import Asking
+from .routing import Routes
 from .views import JsonResponse
 
-router = APIRouter(tags=["health"])
+router = Routes(tags=["health"])
 
 
 @router.get("/healthz", response_model=Status)

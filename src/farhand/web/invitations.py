@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import Field
 
 from ..engine.invitations import VALID_S, VALID_S_MAX
@@ -18,12 +18,13 @@ from .access import remember, require
 from .asking import Asking
 from .audit import note
 from .guard import is_loopback
+from .routing import Routes
 from .settings import WebSettings
 from .tokens import MintedToken
 from .views import JsonResponse
 
 log = logging.getLogger("farhand")
-router = APIRouter(tags=["tokens"])
+router = Routes(tags=["tokens"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 
 from ..engine.packing import Offer
 from ..engine.roles import Identity
 from ..model import Page, Project
 from .access import require
 from .asking import Asking
+from .routing import Routes
 from .views import JsonResponse, list_view
 
-router = APIRouter(prefix="/projects", tags=["projects"])
+router = Routes(prefix="/projects", tags=["projects"])
 READ = [Depends(require("read"))]
 
 

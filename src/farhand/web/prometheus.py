@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 from starlette.responses import Response
 
 from .access import require
 from .asking import Asking
+from .routing import Routes
 
-router = APIRouter(tags=["health"])
+router = Routes(tags=["health"])
 
 
 @router.get("/metrics", response_class=Response, dependencies=[Depends(require("read"))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Query
+from fastapi import Depends, HTTPException, Query
 from pydantic import Field
 
 from ..engine.runs import FAILURE, Series
@@ -14,6 +14,7 @@ from ..model import Artifact, Attempt, Event, LogLine, MetricPoint, Page
 from .access import require
 from .asking import Asking
 from .paging import After, Cursor, Limit
+from .routing import Routes
 from .views import (
     JsonResponse,
     RunDetail,
@@ -26,7 +27,7 @@ from .views import (
     task_view,
 )
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = Routes(prefix="/runs", tags=["runs"])
 READ = [Depends(require("read"))]
 
 

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from ..engine.schedules import Planned
 from ..model import Fire, Page
 from .access import require
 from .asking import Asking
 from .paging import Limit
+from .routing import Routes
 from .views import JsonResponse, list_view
 
-router = APIRouter(prefix="/schedules", tags=["schedules"])
+router = Routes(prefix="/schedules", tags=["schedules"])
 READ = [Depends(require("read"))]
 CHANGE = [Depends(require("schedules"))]
 

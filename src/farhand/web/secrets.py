@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from ..engine.roles import Identity
 from ..model import Page, Secret
 from .access import require
 from .answers import WasDeleted, WasSet
 from .asking import Asking
+from .routing import Routes
 from .views import JsonResponse, list_view
 
-router = APIRouter(prefix="/secrets", tags=["secrets"])
+router = Routes(prefix="/secrets", tags=["secrets"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query
+from fastapi import Depends, Query
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from ..engine.bus import Notice
@@ -22,9 +22,10 @@ from ..engine.services import Services
 from ..model import Event, Run
 from .access import require
 from .asking import Asking
+from .routing import Routes
 from .views import notice_view
 
-router = APIRouter(tags=["stream"])
+router = Routes(tags=["stream"])
 
 EVERY_S = 0.2
 """Notices that are the same but for their moment leave at most this often; the first at once."""

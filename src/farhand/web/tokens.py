@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import Field
 
 from ..engine.tokens import YEAR_S
@@ -14,9 +14,10 @@ from .access import Sessions, require
 from .answers import Link, Rotated, WasRevoked
 from .asking import Asking
 from .audit import note
+from .routing import Routes
 from .views import JsonResponse, list_view
 
-router = APIRouter(tags=["tokens"])
+router = Routes(tags=["tokens"])
 TOKENS = [Depends(require("tokens"))]
 
 

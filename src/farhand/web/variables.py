@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from ..engine.roles import Identity
 from ..model import Page, Variable
 from .access import require
 from .answers import WasDeleted, WasSet
 from .asking import Asking
+from .routing import Routes
 from .views import JsonResponse, list_view
 
-router = APIRouter(prefix="/variables", tags=["variables"])
+router = Routes(prefix="/variables", tags=["variables"])
 
 
 @dataclass(frozen=True, slots=True)

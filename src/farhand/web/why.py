@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastapi import APIRouter, Depends
+from fastapi import Depends
 
 from ..engine.why import Why
 from ..model import TaskRun
 from .access import require
 from .asking import Asking
+from .routing import Routes
 from .views import JsonResponse
 
-router = APIRouter(prefix="/runs", tags=["runs"])
+router = Routes(prefix="/runs", tags=["runs"])
 READ = [Depends(require("read"))]
 NODES_MAX = 20_000
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from pydantic import Field
 from starlette.responses import FileResponse, Response
 
@@ -21,9 +21,10 @@ from ..model import Page, Worker
 from .access import require
 from .asking import Asking
 from .audit import note
+from .routing import Routes
 from .views import JsonResponse, list_view
 
-router = APIRouter(prefix="/workers", tags=["workers"])
+router = Routes(prefix="/workers", tags=["workers"])
 Ordering = Annotated[Identity, Depends(require("workers"))]
 
 

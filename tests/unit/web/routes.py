@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from farhand.web.access import OPEN
+from farhand.web.routing import Late, Table
 
 
 @dataclass(frozen=True)
@@ -25,19 +26,22 @@ class Route:
 
 
 def routes(app: Any) -> list[Route]:
-    """All of them, those of included routers too."""
+    """All of them, those of the table too."""
     return list(_routes(app.routes))
 
 
 def _routes(found: Any) -> Iterator[Route]:
     for route in found:
-        if hasattr(route, "effective_candidates"):
-            yield from _routes(route.effective_candidates())
-            continue
-        actions = tuple(_actions(getattr(route, "dependant", None)))
-        name = getattr(getattr(route, "endpoint", None), "__name__", "")
-        for method in sorted(getattr(route, "methods", None) or {"GET"}):
-            yield Route(method, route.path, name, actions)
+        if isinstance(route, Table):
+            yield from (_told(late) for late in route.routes)
+        else:
+            name = getattr(getattr(route, "endpoint", None), "__name__", "")
+            yield Route("GET", route.path, name, ())
+
+
+def _told(late: Late) -> Route:
+    actions = tuple(_actions(late.answering.dependant))
+    return Route(late.method, late.path, late.endpoint.__name__, actions)
 
 
 def _actions(dependant: Any) -> Iterator[str]:

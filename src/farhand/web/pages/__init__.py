@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fastapi import APIRouter
-
 from . import access, api, compare, flows, projects, run, runs, schedules, signin, workers
 
 STATIC = Path(__file__).with_name("static")
 """The files served under static/."""
 
-router = APIRouter(include_in_schema=False)
-for _page in (signin, runs, run, compare, flows, schedules, projects, workers, access, api):
-    router.include_router(_page.router)
+PAGES = (signin, runs, run, compare, flows, schedules, projects, workers, access, api)
+"""Each with its ``router``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from starlette.responses import Response
 
 from ...engine.roles import Identity
@@ -13,9 +13,10 @@ from ...engine.services import Services
 from ...model import Token
 from ..access import require
 from ..asking import Asking
+from ..routing import Routes
 from .shell import PageRoute, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 PAGE = 100
 
 TokenKeeper = Annotated[Identity, Depends(require("tokens"))]

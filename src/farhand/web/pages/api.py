@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
+from ..routing import Routes
 from .shell import PageRoute, Visitor, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 Json = dict[str, Any]
 _REFERENCE = "#/components/schemas/"
 
@@ -51,7 +53,7 @@ class Operation:
 @router.get("/api")
 async def api_page(request: Request, visitor: Visitor) -> Response:
     """The page."""
-    document: Json = request.app.openapi()
+    document: Json = await asyncio.to_thread(request.app.openapi)
     return render(
         request,
         "api.html",

@@ -6,18 +6,19 @@ import json
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from ...comparison import comparison
 from ...engine.services import Services
 from ..asking import Asking
+from ..routing import Routes
 from ..views import run_view
 from .charts import overlays
 from .run import points_of
 from .shell import PageRoute, Visitor, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 RUNS_MAX = 8
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from starlette.responses import RedirectResponse, Response
 
 from ...engine.services import Services
@@ -15,10 +15,11 @@ from ...model import Flow
 from ...sdk.ids import new_id
 from ..access import require
 from ..asking import Asking
+from ..routing import Routes
 from . import forms
 from .shell import PageRoute, Visitor, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 ROOT = "../"
 RECENT = 10
 

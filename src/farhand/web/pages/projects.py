@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from ..asking import Asking
+from ..routing import Routes
 from .shell import PageRoute, Visitor, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 
 
 @router.get("/projects")

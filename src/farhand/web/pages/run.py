@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import Depends, Query, Request
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 
 from ...engine.runs import FAILURE
@@ -19,11 +19,12 @@ from ..access import require
 from ..artifacts import SANDBOX, download
 from ..asking import Asking
 from ..paging import After
+from ..routing import Routes
 from .charts import bars, charts
 from .shell import PageRoute, Visitor, render
 from .wording import clock, needed, sentence
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 ROOT = "../"
 """The way from a run's page to the root."""
 TASKS = 200

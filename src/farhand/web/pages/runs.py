@@ -6,15 +6,16 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from starlette.responses import Response
 
 from ...engine.services import Services
 from ...lifecycle import RUN
 from ..asking import Asking
+from ..routing import Routes
 from .shell import PageRoute, Visitor, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 PAGE = 50
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import Depends, Request
 from starlette.responses import RedirectResponse, Response
 
 from ...engine.roles import Identity
 from ..access import require
 from ..asking import Asking
+from ..routing import Routes
 from .shell import PageRoute, Visitor, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 Operator = Annotated[Identity, Depends(require("schedules"))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from starlette.responses import RedirectResponse, Response
 
 from ...engine.roles import Identity
@@ -13,10 +13,11 @@ from ...errors import Unauthorized
 from ..access import Sessions, check, remember
 from ..asking import Asking
 from ..audit import note, record
+from ..routing import Routes
 from ..settings import WebSettings
 from .shell import NOT_SIGNED_IN, PageRoute, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 
 
 @router.get("/signin")

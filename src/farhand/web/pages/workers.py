@@ -5,16 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
 from ...engine.services import Services
 from ..asking import Asking
+from ..routing import Routes
 from ..settings import WebSettings
 from .lanes import LANE_HEIGHT, WIDTH, lanes
 from .shell import PageRoute, Visitor, render
 
-router = APIRouter(route_class=PageRoute)
+router = Routes(kind=PageRoute, described=False)
 HOURS = 6
 RECENT = 12
 
