@@ -219,7 +219,7 @@ class Attachments:
         """
         rode = [held.lease for held in listed if held.rode_outage and not foreign]
         if rode:
-            await self._store.reports.mark_overlap(rode)
+            await self._store.reports.mark_overlap(member.name, rode)
         resume: list[protocol.Resume] = []
         current: dict[int, Job] = {}
         for held in listed:

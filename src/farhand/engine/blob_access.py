@@ -34,7 +34,7 @@ class BlobAccess:
     async def check_write(self, worker: str, claim: Claim) -> str:
         """The worker holds the job that it sends a blob for; returns the job."""
         job, lease = self._held(worker, claim)
-        if not await self._reports.is_current(job, lease):
+        if not await self._reports.is_current(job, lease, worker):
             raise NotYourArtifact("the lease of this request is not current; whoever sends it must stop")
         return job
 
@@ -44,7 +44,7 @@ class BlobAccess:
             return  # a manifest that the server asked it to compare its checkout with
         job, lease = self._held(worker, claim)
         if self._imports.owns(job):
-            allowed = self._imports.may_read(job, lease, digest)
+            allowed = self._imports.may_read(job, lease, digest, worker)
         else:
             allowed = await self._run_blobs.may_read(job, lease, digest)
         if not allowed:

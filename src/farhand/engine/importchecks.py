@@ -197,22 +197,24 @@ class ImportChecks:
         """Whether the id is one of a check, under way or not."""
         return job_id.startswith(f"{IMPORT}-")
 
-    def is_current(self, job_id: str, lease: int) -> bool:
-        """Whether this check is under way."""
-        check = self._checks.get(job_id)
-        return check is not None and check.lease == lease
+    def is_current(self, job_id: str, lease: int, worker: str) -> bool:
+        """Whether this check is under way on ``worker``."""
+        return self._under_way(job_id, lease, worker) is not None
 
-    def may_read(self, job_id: str, lease: int, digest: str) -> bool:
+    def may_read(self, job_id: str, lease: int, digest: str, worker: str) -> bool:
         """Whether this check is under way and needs the blob: it is the code, or the list of its files."""
-        check = self._checks.get(job_id)
-        if check is None or check.lease != lease:
-            return False
-        return digest in (check.bundle, check.key[1])
+        check = self._under_way(job_id, lease, worker)
+        return check is not None and digest in (check.bundle, check.key[1])
 
-    def record(self, job_id: str, lease: int, source: str, first: int, events: list[Any]) -> int:
-        """Take a batch of a check's events; returns the last number. Raises `StaleLease`."""
+    def _under_way(self, job_id: str, lease: int, worker: str) -> Check | None:
         check = self._checks.get(job_id)
-        if check is None or check.lease != lease:
+        ours = check is not None and (check.lease, check.key[0]) == (lease, worker)
+        return check if ours else None
+
+    def record(self, job_id: str, lease: int, source: str, first: int, events: list[Any], worker: str) -> int:
+        """Take a batch of a check's events; returns the last number. Raises `StaleLease`."""
+        check = self._under_way(job_id, lease, worker)
+        if check is None:
             raise StaleLease(f"import check {job_id} is not under way", job=job_id, lease=lease)
         recorded = check.recorded.get(source, 0)
         if first > recorded + 1:
@@ -254,9 +256,8 @@ class ImportChecks:
 
     def resumed(self, worker: str, held: protocol.Held) -> dict[str, int] | None:
         """What is recorded of a check that a worker still holds; None when it is none of ours."""
-        check = self._checks.get(held.job)
-        ours = check is not None and (check.lease, check.key[0]) == (held.lease, worker)
-        return check.recorded if check is not None and ours else None
+        check = self._under_way(held.job, held.lease, worker)
+        return None if check is None else check.recorded
 
     def attached(self, worker: str, listed: Iterable[str], same_instance: bool) -> None:
         """A worker is here (again) and holds the jobs ``listed``; another instance begins with nothing."""

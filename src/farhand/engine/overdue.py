@@ -101,6 +101,6 @@ class Overdue(Service):
         log.warning("job %s on %s %s", job.id, member.name, ending.message)
         self._fleet.release(job.id, lease)
         if member.link is not None:
-            member.link.send(protocol.Fenced(job.id, lease, ending.message))
+            member.link.send(protocol.Fenced(job.id, lease, ending.message, ending.reason))
         if changes is not None:
             self._consequences.follow(changes)

@@ -37,17 +37,17 @@ class Reports:
         self._imports = imports
         self._limited = limited
 
-    async def record(self, event: protocol.Event) -> int:
-        """Record a batch; returns the last number recorded.
+    async def record(self, event: protocol.Event, worker: str) -> int:
+        """Record a batch that ``worker`` has sent; returns the last number recorded.
 
         Raises `StaleLease`, `StoreFailed` (try again), or `ProtocolViolation` for a batch that is malformed
         or leaves a gap.
         """
         events = [_typed(entry) for entry in event.events]
         if self._imports.owns(event.job):
-            return self._imports.record(event.job, event.lease, event.source, event.first, events)
+            return self._imports.record(event.job, event.lease, event.source, event.first, events, worker)
         recorded = await self._store.reports.record(
-            event.job, event.lease, event.source, event.first, events, time.time()
+            event.job, event.lease, event.source, event.first, events, time.time(), worker
         )
         started = any(type(each) is protocol.Started for each in events)
         if self._fleet.reported(event.job, event.lease, time.monotonic(), started):
@@ -69,11 +69,11 @@ class Reports:
             items.append(item)
         return {"items": items, "more": len(items) > 0}
 
-    async def is_current(self, job_id: str, lease: int) -> bool:
-        """Whether ``lease`` is the job's current one."""
+    async def is_current(self, job_id: str, lease: int, worker: str) -> bool:
+        """Whether ``worker`` holds the job, and by its current lease."""
         if self._imports.owns(job_id):
-            return self._imports.is_current(job_id, lease)
-        return await self._store.reports.is_current(job_id, lease)
+            return self._imports.is_current(job_id, lease, worker)
+        return await self._store.reports.is_current(job_id, lease, worker)
 
 
 def _typed(entry: Any) -> Any:

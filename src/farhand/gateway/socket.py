@@ -30,6 +30,7 @@ _TRY_AGAIN = 1013
 _ORDERLY = 1000
 _FAREWELL_S = 1.0
 _HANDOFF_SLACK_S = 0.01
+_TOO_BIG = 1009
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
 _GREETINGS = (protocol.Welcome, protocol.Refused)
 
@@ -141,7 +142,14 @@ class Socket:
         while self._session.state != CLOSED:
             try:
                 text = await self._websocket.receive_text()
-            except (WebSocketDisconnect, KeyError, RuntimeError):
+            except WebSocketDisconnect as gone:
+                if gone.code == _TOO_BIG:
+                    self._violated(f"a frame of more than {protocol.FRAME_BYTES_MAX} bytes")
+                return
+            except KeyError:
+                self._violated("a binary frame, where every frame is a text")
+                return
+            except RuntimeError:
                 return
             if self._session.state != CLOSED:
                 await self._take(text)
@@ -150,11 +158,15 @@ class Socket:
         try:
             await self._handle(self._session.receive(text))
         except protocol.ProtocolViolation as violation:
-            log.warning("worker %s broke the protocol: %s", self._credential.name, violation)
-            self._close(_VIOLATION, str(violation))
+            self._violated(str(violation))
         except Exception:  # whatever it was: the worker tries again, and its engines go on meanwhile
             log.exception("the session of worker %s failed", self._credential.name)
             self._close(_TRY_AGAIN, "the server failed; try again")
+
+    def _violated(self, what: str) -> None:
+        """The worker broke the protocol: said in the log, and in the reason of the close by its name."""
+        log.warning("worker %s broke the protocol: %s", self._credential.name, what)
+        self._close(_VIOLATION, f"{protocol.ProtocolViolation.code}: {what}")
 
     async def _handle(self, message: Any) -> None:
         await self._HANDLERS[type(message)](self, message)
@@ -234,12 +246,11 @@ class Socket:
 
     async def _record(self, event: protocol.Event) -> None:
         try:
-            seq = await self._reports.record(event)
+            seq = await self._reports.record(event, self._credential.name)
         except StaleLease as stale:
-            self.send(protocol.Fenced(event.job, event.lease, str(stale)))
+            self.send(protocol.Fenced(event.job, event.lease, str(stale), stale.code))
         except protocol.ProtocolViolation as violation:
-            log.warning("worker %s broke the protocol: %s", self._credential.name, violation)
-            self._close(_VIOLATION, str(violation))
+            self._violated(str(violation))
         except FarhandError as error:
             log.error("a report of job %s could not be stored: %s", event.job, error)
             self._close(_TRY_AGAIN, "the store could not commit; send it again")
@@ -251,15 +262,14 @@ class Socket:
 
     async def _reply(self, request: protocol.Request) -> None:
         try:
-            if not await self._reports.is_current(request.job, request.lease):
-                self.send(protocol.Fenced(request.job, request.lease, "the lease is not current"))
-                return
+            if not await self._reports.is_current(request.job, request.lease, self._credential.name):
+                raise StaleLease(f"lease {request.lease} of job {request.job} is not current")
             body = await self._REQUESTS[request.kind](self, request)
         except (KeyError, TypeError, ValueError) as error:
             message = f"cannot answer a request of kind {request.kind!r}: {error!r}"
             self.send(protocol.Reply(request.id, request.job, request.lease, error=message))
         except StaleLease as stale:
-            self.send(protocol.Fenced(request.job, request.lease, str(stale)))
+            self.send(protocol.Fenced(request.job, request.lease, str(stale), stale.code))
         except FarhandError as error:
             self.send(
                 protocol.Reply(request.id, request.job, request.lease, error=str(error), code=error.code)

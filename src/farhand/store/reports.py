@@ -70,29 +70,38 @@ class Reports:
         self._database = database
 
     async def record(
-        self, job_id: str, lease: int, source: str, first: int, events: list[Any], now: float
+        self,
+        job_id: str,
+        lease: int,
+        source: str,
+        first: int,
+        events: list[Any],
+        now: float,
+        worker: str | None = None,
     ) -> Recorded:
-        """Record a batch, of which ``events[0]`` has the number ``first``.
+        """Record a batch, from ``worker`` where one is named; ``events[0]`` has the number ``first``.
 
-        Raises `StaleLease` when it holds anything new and ``lease`` is not the job's current one;
-        `ProtocolViolation` when events are missing before it, or it is not what a peer may send.
+        Raises `StaleLease` when it holds anything new and ``lease`` is not the job's current one, or is
+        another worker's; `ProtocolViolation` when events are missing before it, or it is not what a peer may
+        send.
         """
         with _theirs():
             try:
                 return await self._database.write(
-                    lambda connection: _record(connection, job_id, lease, source, first, events, now)
+                    lambda connection: _record(connection, job_id, lease, source, first, events, now, worker)
                 )
             except UnicodeEncodeError:  # half a surrogate pair, which is text in Python and nowhere else
                 cleaned = [storable(event) for event in events]
                 return await self._database.write(
-                    lambda connection: _record(connection, job_id, lease, source, first, cleaned, now)
+                    lambda connection: _record(connection, job_id, lease, source, first, cleaned, now, worker)
                 )
 
-    async def mark_overlap(self, leases: list[int]) -> None:
-        """These attempts ran on while no server was heard; another may have overlapped with each."""
+    async def mark_overlap(self, worker: str, leases: list[int]) -> None:
+        """These attempts of a worker ran on while no server was heard: others may have overlapped."""
         await self._database.write(
             lambda connection: connection.executemany(
-                "UPDATE attempts SET overlap_possible = 1 WHERE lease = ?", [(lease,) for lease in leases]
+                "UPDATE attempts SET overlap_possible = 1 WHERE lease = ? AND worker = ?",
+                [(lease, worker) for lease in leases],
             )
         )
 
@@ -116,12 +125,12 @@ class Reports:
             lambda connection: dict(connection.execute(sql, (job_id, lease)).fetchall())
         )
 
-    async def is_current(self, job_id: str, lease: int) -> bool:
-        """Whether reports under ``lease`` are believed."""
+    async def is_current(self, job_id: str, lease: int, worker: str | None = None) -> bool:
+        """Whether reports under ``lease`` are believed, of ``worker`` where one is named."""
 
         def read(connection: Connection) -> bool:
             job = load_job(connection, job_id)
-            return job is not None and holds(job, lease)
+            return job is not None and holds(job, lease) and worker in (None, job.worker)
 
         return await self._database.read(read)
 
@@ -141,6 +150,7 @@ def _record(
     first: int,
     events: list[Any],
     now: float,
+    worker: str | None,
 ) -> Recorded:
     row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
     recorded = 0 if row is None else int(row[-1] or 0)
@@ -150,7 +160,7 @@ def _record(
     if first < 1:
         raise ProtocolViolation(f"events are numbered from 1, not from {first}")
     job = None if row is None else JOBS.load(row[:-1])
-    if job is None or not holds(job, lease):
+    if job is None or not holds(job, lease) or worker not in (None, job.worker):
         raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
     if first > recorded + 1:
         raise ProtocolViolation(f"events {recorded + 1} to {first - 1} of job {job_id} are missing")

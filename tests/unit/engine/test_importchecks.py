@@ -43,7 +43,9 @@ async def answer(world: World, link: FakeLink, *events: Any, environment: str = 
     check = checks(link)[-1]
     started = protocol.Started(2.0, 1, "3.11", environment=environment)
     lines = [[event.kind, msgspec.to_builtins(event)] for event in (started, *events)]
-    seq = await world.reports.record(protocol.Event(check.job, check.lease, "engine", 1, lines))
+    sender = next((member.name for member in world.fleet if member.link is link), "box")
+    event = protocol.Event(check.job, check.lease, "engine", 1, lines)
+    seq = await world.reports.record(event, sender)
     assert seq == 1 + len(events)
     await world.hand_over()
 
@@ -208,7 +210,7 @@ async def test_a_check_that_a_worker_no_longer_holds_is_asked_anew(world: World)
     await world.hand_over()
     assert len(checks(link)) == 1
     with pytest.raises(StaleLease):
-        world.imports.record(check.job, check.lease, "engine", 1, [OK])
+        world.imports.record(check.job, check.lease, "engine", 1, [OK], "box")
 
 
 async def test_another_instance_begins_with_nothing(world: World) -> None:

@@ -60,7 +60,7 @@ async def test_a_job_is_ended_at_its_timeout_and_what_its_worker_is_allowed_beyo
     clock.now += 0.02
     await look(world)
     assert (await world.run_of(job)).reason == "timeout"
-    assert link.sent[-1] == protocol.Fenced(job.id, job.lease or 0, link.sent[-1].reason)
+    assert link.sent[-1] == protocol.Fenced(job.id, job.lease or 0, link.sent[-1].reason, "timeout")
     assert member.holdings == {}
 
 

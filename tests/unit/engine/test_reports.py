@@ -51,13 +51,25 @@ async def test_a_batch_sent_again_is_acknowledged_and_changes_nothing(world: Wor
     assert [line.text for line in (await world.store.logs.page(job.run)).items] == ["once"]
 
 
+async def test_a_report_under_another_workers_lease_is_refused(world: World) -> None:
+    _, _, job = await world.worker_with_job()
+    forged = protocol.Event(
+        job.id, job.lease or 0, "engine", 1, [["result", {"state": "completed", "at": 3.0}]]
+    )
+    with pytest.raises(StaleLease):
+        await world.reports.record(forged, "another")
+    assert not await world.reports.is_current(job.id, job.lease or 0, "another")
+    assert (await world.run_of(job)).state == "starting"
+    assert await world.reports.record(forged, "box") == 1
+
+
 async def test_a_report_under_an_old_lease_is_refused(world: World) -> None:
     _, _, job = await world.worker_with_job()
     await world.attach()
     await world.hand_over()
     with pytest.raises(StaleLease):
         await world.report(job, protocol.Result("completed", 3.0))
-    assert not await world.reports.is_current(job.id, job.lease or 0)
+    assert not await world.reports.is_current(job.id, job.lease or 0, "box")
     assert (await world.run_of(job)).state == "starting"
 
 
@@ -78,7 +90,7 @@ async def test_a_report_under_an_old_lease_is_refused(world: World) -> None:
 async def test_what_is_no_event_is_the_peers_fault(world: World, entry: list[Any]) -> None:
     _, _, job = await world.worker_with_job()
     with pytest.raises(protocol.ProtocolViolation, match="not an event"):
-        await world.reports.record(protocol.Event(job.id, job.lease or 0, "engine", 1, [entry]))
+        await world.reports.record(protocol.Event(job.id, job.lease or 0, "engine", 1, [entry]), "box")
 
 
 async def test_a_gap_is_the_peers_fault(world: World) -> None:

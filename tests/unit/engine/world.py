@@ -84,7 +84,8 @@ class World:
     async def report(self, job: Job, *events: Any, first: int = 1, source: str = "engine") -> int:
         """What the job's engine says."""
         lines = [[event.kind, msgspec.to_builtins(event)] for event in events]
-        return await self.reports.record(protocol.Event(job.id, job.lease or 0, source, first, lines))
+        event = protocol.Event(job.id, job.lease or 0, source, first, lines)
+        return await self.reports.record(event, job.worker or "box")
 
     async def started(self, job: Job) -> Job:
         """The job after its user code began."""

@@ -240,7 +240,7 @@ async def test_what_breaks_the_protocol_closes_the_session_saying_so(
     websocket.say(*frames)
     code, reason = await websocket.hear(tuple)
     assert code == VIOLATION
-    assert reason
+    assert reason.startswith("protocol_violation: ")
     await gateway.ended()
 
 

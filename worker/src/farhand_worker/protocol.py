@@ -74,6 +74,8 @@ CUDA_MASK = "CUDA_VISIBLE_DEVICES"
 class ProtocolViolation(Exception):
     """The peer sent something that is not in this protocol."""
 
+    code = "protocol_violation"
+
 
 @dataclass(frozen=True)
 class Times:
@@ -387,12 +389,16 @@ class Proceed:
 
 @dataclass(frozen=True)
 class Fenced:
-    """The lease is not current; nothing more is believed under it. The agent ends the engine."""
+    """The lease is not current; nothing more is believed under it. The agent ends the engine.
+
+    ``code`` names the error: ``stale_lease``, or what the server ended it for (``timeout``, ``silence``).
+    """
 
     type: ClassVar[str] = "fenced"
     job: str
     lease: int
     reason: str
+    code: str = ""
 
 
 @dataclass(frozen=True)
