@@ -70,6 +70,15 @@ def test_bells_ring_only_when_armed_and_the_end_of_the_job_is_a_frame_of_its_own
     assert bells == [False]
 
 
+def test_an_engine_that_begins_unarmed_rings_once_it_is_armed_however_early_that_is(begin: Begin) -> None:
+    agent = begin("@flow\ndef main():\n    time.sleep(60)\n")
+    agent.send("arm", read=0, acked=0)  # it comes while no job is under way yet
+    agent.start("pipeline:main", armed=False)
+    agent.until("bell")
+    agent.send("cancel", reason="cancelled")
+    agent.until("done")
+
+
 def test_an_arm_that_has_not_read_everything_is_answered_by_a_bell(begin: Begin) -> None:
     agent = begin("@flow\ndef main():\n    print('one')\n    time.sleep(60)\n")
     agent.start("pipeline:main")

@@ -7,6 +7,9 @@ import time
 from typing import Callable, Optional
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+"""Two characters for every 10 bits."""
+
 _RANDOM_BYTES = 10
 _LENGTH = 26
 
@@ -15,7 +18,7 @@ def new_id(now: Optional[float] = None, random: Callable[[int], bytes] = os.uran
     """A new identifier: 48 bits of milliseconds since the epoch, then 80 random bits."""
     moment_ms = int((time.time() if now is None else now) * 1000)
     number = (moment_ms << 8 * _RANDOM_BYTES) | int.from_bytes(random(_RANDOM_BYTES), "big")
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
 
 
 def is_id(text: str) -> bool:

@@ -40,6 +40,7 @@ class Engine:
         self._terms: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._job: Optional[Job] = None
         self._early_cancel: Optional[str] = None
+        self._early_arm = False
         self._lock = threading.Lock()
         self._root: Optional[Path] = None
         self._base_path: List[str] = []
@@ -79,6 +80,9 @@ class Engine:
         job = Job(header, self._channel, self._environment)
         with self._lock:
             self._job, cancel, self._early_cancel = job, self._early_cancel, None
+            armed, self._early_arm = self._early_arm, False
+        if armed:
+            job.spool.armed(0)
         if cancel is not None:
             job.cancel(cancel)
         retire = job.run()
@@ -116,7 +120,9 @@ class Engine:
             job.cancel(reason)
 
     def _on_arm(self, header: Header) -> None:
-        job = self._job
+        with self._lock:
+            job = self._job
+            self._early_arm = job is None  # of a job that has ended, or of one that has not begun
         if job is not None:
             job.spool.armed(header["read"], header.get("acked"))
 

@@ -1,4 +1,4 @@
-"""Two limits of the wire protocol, here as plain numbers: a script need not load the messages for them.
+"""What a script or an engine has to know of the wire protocol, here as plain values: it loads no messages.
 
 A test holds them against `farhand_worker.protocol`.
 """
@@ -10,3 +10,6 @@ INLINE_BYTES_MAX = 64 * 1024
 
 SPOOL_BYTES_MAX = 256 * 1024 * 1024
 """Unacknowledged bytes a job may hold; beyond them log lines are dropped and counted."""
+
+IMPORT = "import"
+"""The kind of a job that only asks whether its code can be imported."""

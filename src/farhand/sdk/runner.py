@@ -10,7 +10,6 @@ from typing import Any, Dict, List, Optional
 
 from farhand.errors import Cancelled, NotFound, NotSerializable
 from farhand_worker.manifest import read_manifest
-from farhand_worker.protocol import IMPORT
 
 from . import encoding, events, loading, telling
 from .channel import Channel
@@ -20,7 +19,7 @@ from .deadlines import Limits
 from .flows import Flow
 from .importcheck import check_import
 from .interrupts import interrupter, is_interruption
-from .limits import SPOOL_BYTES_MAX
+from .limits import IMPORT, SPOOL_BYTES_MAX
 from .output import streams
 from .placing import Placer
 from .restore import Snapshot, end_descendants, threads_now, threads_remain
@@ -48,7 +47,12 @@ class Job:
         self._channel = channel
         spool_bytes_max = header.get("spool_bytes_max") or SPOOL_BYTES_MAX
         self.spool = Spool(
-            Path(header["spool"]), Path(header["blobs"]), channel.send, channel.request, spool_bytes_max
+            Path(header["spool"]),
+            Path(header["blobs"]),
+            channel.send,
+            channel.request,
+            spool_bytes_max,
+            armed=header.get("armed", True),
         )
         settings = header.get("settings") or {}
         self._run = Run(

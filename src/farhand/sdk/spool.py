@@ -3,6 +3,7 @@
 The agent reads the file as it grows. After a write the engine rings its bell if the agent has armed it,
 and for an urgent event also if not, unless an urgent bell is on its way already; on ``arm`` it rings again
 when more has been written than the agent says it has read. So neither side polls, and no line waits unseen.
+An agent that will look soon after it has handed a job over begins unarmed, and is spared the first bell.
 
 What the server has not acknowledged counts against ``SPOOL_BYTES_MAX``: beyond it log lines are dropped
 and counted, and other events wait.
@@ -33,7 +34,14 @@ class Spool(Recorder):
     recording = True
 
     def __init__(
-        self, path: Path, blobs: Path, send: Send, ask: Ask, bytes_max: int = SPOOL_BYTES_MAX
+        self,
+        path: Path,
+        blobs: Path,
+        send: Send,
+        ask: Ask,
+        bytes_max: int = SPOOL_BYTES_MAX,
+        *,
+        armed: bool = True,
     ) -> None:
         self.blobs = blobs
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -41,7 +49,7 @@ class Spool(Recorder):
         self._ask = ask
         self._bytes_max = bytes_max
         self._changed = threading.Condition()
-        self._armed = True
+        self._armed = armed
         self._rung_urgently = False
         self._size = os.fstat(self._fd).st_size
         self._acked = self._size

@@ -40,6 +40,14 @@ def test_the_script_path_loads_nothing_heavy() -> None:
 def test_the_limits_are_those_of_the_protocol() -> None:
     assert limits.INLINE_BYTES_MAX == protocol.INLINE_BYTES_MAX
     assert limits.SPOOL_BYTES_MAX == protocol.SPOOL_BYTES_MAX
+    assert limits.IMPORT == protocol.IMPORT
+
+
+def test_an_engine_loads_no_messages_of_the_protocol() -> None:
+    program = "import sys, farhand.sdk.jobs; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "farhand.sdk.jobs" in done.stdout.split()
+    assert "farhand_worker.protocol" not in done.stdout.split()
 
 
 def test_ids_sort_by_time_and_have_26_characters() -> None:

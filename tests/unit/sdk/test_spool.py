@@ -55,6 +55,18 @@ def test_one_bell_for_many_lines_until_it_is_armed_again(tmp_path: Path, agent: 
     assert agent.bells == [False, False]
 
 
+def test_a_spool_that_begins_unarmed_rings_when_it_is_armed_or_for_what_is_urgent(
+    tmp_path: Path, agent: Agent
+) -> None:
+    spool = Spool(tmp_path / "spool", tmp_path, agent.send, lambda kind, args: None, armed=False)
+    spool.write(line("a"))
+    assert agent.bells == []
+    spool.armed(0)
+    assert agent.bells == [False]
+    spool.write(events.line("call", {}), urgent=True)
+    assert agent.bells == [False, True]
+
+
 def test_an_urgent_line_rings_though_it_is_not_armed(tmp_path: Path, agent: Agent) -> None:
     spool = make(tmp_path, agent)
     spool.write(line("a"))

@@ -165,7 +165,9 @@ class Attempt:
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = engine
-        engine.channel.send("job", **self._job())
+        # As if its first bell had rung: most jobs are done before it would be answered.
+        self._bell = self._loop.call_later(BELL_S, self._look)
+        engine.channel.send("job", armed=False, **self._job())
         if self._fate is not None:
             self._kill()
         elif self._stop is not None:  # it came while the engine was being made ready
