@@ -155,6 +155,15 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("handoff_s", _TIMES.handoff_s, _some_seconds, "How long a worker may take to accept a job."),
     Setting("grace_s", _TIMES.grace_s, seconds, "How long cancelled work has before it is killed."),
     Setting("inspect_s", 60.0, _some_seconds, "How long a module of a project may take to import."),
+    Setting(
+        "import_timeout_s", 300.0, _some_seconds, "How long a worker may take to import a flow's module."
+    ),
+    Setting(
+        "import_again_s",
+        30.0,
+        _some_seconds,
+        "How long after an import that failed it is tried again there, doubling up to twenty times that.",
+    ),
     Setting("lost_s", _TIMES.lost_s, seconds, "How long a closed socket is taken for a blip."),
     Setting("engine_memory", "2G", _size, "An engine that is larger than this after a job is not kept."),
     Setting("spool_limit", "256M", _size, "How much of a job's output may wait to be recorded."),
@@ -181,6 +190,8 @@ class Config:
     tls_cert: Path | None
     tls_key: Path | None
     inspect_s: float
+    import_timeout_s: float
+    import_again_s: float
     reserve_after_s: float
     engine_memory: int
     spool_limit: int

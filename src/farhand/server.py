@@ -102,6 +102,8 @@ class Server:
             keep_s=config.keep,
             keep_audit_s=config.keep_audit,
             reserve_after_s=config.reserve_after_s,
+            import_timeout_s=config.import_timeout_s,
+            import_again_s=config.import_again_s,
         )
         services.doctor.settings = [SettingShown(*row) for row in shown(config)]
         mask_logs(services.masker)

@@ -142,6 +142,7 @@ class Deployment:
         times: Times = FAST,
         parallel: int = 2,
         dialect: str | None = None,
+        settings: dict[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.home = directory / "home"
@@ -153,7 +154,7 @@ class Deployment:
         self.server = Program(
             "server",
             arguments,
-            environment(self.home, times, **_database(dialect)),
+            environment(self.home, times, **_database(dialect), **(settings or {})),
             directory / "server.log",
             directory,
         )

@@ -32,13 +32,14 @@ from .service import Wakeup
 log = logging.getLogger("farhand")
 
 TIMEOUT_S = 300.0
-AGAIN_S, AGAIN_S_MAX = 30.0, 600.0
-"""After a negative: how long until it is tried again, doubling up to the second."""
+AGAIN_S, AGAIN_MOST = 30.0, 20.0
+"""After a negative: how long until it is tried again, doubling up to so many times that."""
 
 _NOT_STARTED_S, _NOT_STARTED_S_MAX = 0.25, 30.0
 _INSPECTED_MAX = 1000
 _STANDINGS_MAX = 20_000
 _TOO_SLOW = ("timeout", "silence")
+_FOUND = {"missing": "cannot import", "slow": "took too long to import"}
 
 Key = tuple[str, str, str]
 """Worker, fingerprint, module."""
@@ -57,12 +58,16 @@ UNCHECKED = Conclusion("unchecked")
 
 @dataclass(slots=True)
 class Standing:
-    """What is known of a module on a worker. ``again_at`` is monotonic; ``environment`` that of the check."""
+    """What is known of a module on a worker; ``environment`` is that of the check.
+
+    It is looked into again at ``again_at`` (monotonic), ``again_after_s`` after the last failure.
+    """
 
     conclusion: Conclusion = UNCHECKED
     environment: str = ""
     failures: int = 0
     again_at: float = 0.0
+    again_after_s: float = 0.0
     check: str | None = None
 
 
@@ -85,8 +90,10 @@ class ImportChecks:
         fleet: Fleet,
         wakeup: Wakeup,
         has_manifest: Callable[[str], bool],
+        timeout_s: float = TIMEOUT_S,
         again_s: float = AGAIN_S,
     ) -> None:
+        self._timeout_s = timeout_s
         self._fleet = fleet
         self._wakeup = wakeup
         self._has_manifest = has_manifest
@@ -126,7 +133,10 @@ class ImportChecks:
         if state == "missing" and not _is_due(standing):
             return refusal(member.name, "code_missing", f"cannot import {module}: {message}")
         if state == "slow" and not _is_due(standing):
-            return refusal(member.name, "import_slow", f"took too long to import {module}: {message}")
+            again = f"it is tried again after {standing.again_after_s:g} s"
+            return refusal(
+                member.name, "import_slow", f"took too long to import {module}: {message}; {again}"
+            )
         why = f": {message}" if state == "unchecked" and message else ""
         return refusal(member.name, "import_check", f"has yet to import {module}{why}")
 
@@ -181,7 +191,7 @@ class ImportChecks:
             entry=job.entry,
             args={"enc": "json", "text": "{}"},
             bundle=job.bundle,
-            timeout_s=TIMEOUT_S,
+            timeout_s=self._timeout_s,
             strict=job.settings.strict_lease,
             settings=settings,
             fingerprint=job.fingerprint if self._has_manifest(job.fingerprint) else "",
@@ -233,8 +243,8 @@ class ImportChecks:
             self._conclude(standing, concluded(event))
             worker, _, module = check.key
             state, message, _ = standing.conclusion
-            if state in ("missing", "slow"):
-                log.warning("worker %s cannot import %s: %s", worker, module, message)
+            if state in _FOUND:
+                log.warning("worker %s %s %s: %s", worker, _FOUND[state], module, message)
 
     def _conclude(self, standing: Standing, conclusion: Conclusion) -> None:
         standing.conclusion, standing.check = conclusion, None
@@ -244,10 +254,11 @@ class ImportChecks:
             first_s, most_s = (
                 (_NOT_STARTED_S, _NOT_STARTED_S_MAX)
                 if conclusion.state == "unchecked"
-                else (self._again_s, AGAIN_S_MAX)
+                else (self._again_s, self._again_s * AGAIN_MOST)
             )
             delay_s = min(most_s, first_s * 2 ** min(standing.failures, 16))
             standing.failures += 1
+            standing.again_after_s = delay_s
             standing.again_at = time.monotonic() + delay_s
             asyncio.get_running_loop().call_later(delay_s + 0.01, self._wakeup.set)
         self._wakeup.set()

@@ -26,7 +26,7 @@ from .fitness import Fitness
 from .flavors import Flavors
 from .fleet import Fleet
 from .flows import Flows
-from .importchecks import ImportChecks
+from .importchecks import AGAIN_S, TIMEOUT_S, ImportChecks
 from .inbox import Inbox
 from .invitations import Invitations
 from .masking import Masker
@@ -66,6 +66,8 @@ class Services:
         keep_s: float = 0.0,
         keep_audit_s: float = 0.0,
         reserve_after_s: float = RESERVE_AFTER_S,
+        import_timeout_s: float = TIMEOUT_S,
+        import_again_s: float = AGAIN_S,
     ) -> None:
         self.store = store
         self.times = times
@@ -75,7 +77,7 @@ class Services:
         self.fleet = Fleet(times)
         self.queue = Queue(self.fleet.kin_of)
         wakeup = Wakeup()
-        self.imports = ImportChecks(self.fleet, wakeup, self.blobs.has)
+        self.imports = ImportChecks(self.fleet, wakeup, self.blobs.has, import_timeout_s, import_again_s)
         self.fitness = Fitness(self.fleet, self.imports, self.queue, wakeup)
         consequences = Consequences(self.queue, self.fleet, self.bus, wakeup, self.fitness)
         self.vitals = Vitals(self.bus)

@@ -238,7 +238,8 @@ def test_a_call_changes_its_lane_when_what_called_its_caller_comes_and_no_other_
     on.append(Kin("own", "r1", "f", "mill", True))
     queue.relane("own", 10.0)
     lane = queue.lane_of(below)
-    assert lane is not None and lane.kin == {("box", Amounts()), ("mill", Amounts())}
+    assert lane is not None
+    assert lane.kin == {("box", Amounts()), ("mill", Amounts())}
     queue.remove("below")
     asked.clear()
     queue.relane("caller", 10.0)
