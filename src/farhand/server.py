@@ -3,8 +3,9 @@
 `Server(config).run()` serves until it is told to stop.
 
 Start: own the home, open the store, build the services, listen (the moment from which absent workers are
-counted), start the loops, then the local worker. Stop: hand nothing over any more, end the local worker with
-grace while the gateway still listens to its last reports, then the loops, the sockets and the store.
+counted), start the loops, then the local worker; the HTTP API and the console are loaded meanwhile.
+Stop: hand nothing over any more, end the local worker with grace while the gateway still listens to its last
+reports, then the loops, the sockets and the store.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ import socket
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from farhand_worker import protocol
 
@@ -40,8 +41,11 @@ from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
 from .store import Store
 from .tls import Certificate, read_certificate
-from .web.app import create_app
+from .web.front import Front
 from .web.settings import WebSettings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 log = logging.getLogger("farhand")
 
@@ -115,9 +119,8 @@ class Server:
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
         settings = self._web_settings(port, certificate)
-        app = create_app(services, settings)
-        app.add_api_websocket_route(ATTACH_PATH, Endpoint(services).attach)
-        http = _Http(_uvicorn_config(app, config.trusted_proxy, certificate))
+        front = Front(settings)
+        http = _Http(_uvicorn_config(front, config.trusted_proxy, certificate))
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port, certificate)
         watcher = Watcher(services.projects, config.root, config.inspect_s) if config.root else None
@@ -128,8 +131,7 @@ class Server:
             _write_address(config.home, address, settings.pin)
             if watcher is not None:
                 watcher.start()
-            lines = (f"farhand serves on {address}", f"sign in: {address}/{app.state.sessions.link()}")
-            await self._until_stopped(serving, self._become_ready(services, watcher, lines))
+            await self._until_stopped(serving, self._become_ready(services, watcher, front, address))
         finally:
             services.dispatcher.hold_back()
             if watcher is not None:
@@ -147,15 +149,17 @@ class Server:
         self._say(f"{root} has {names}")
 
     async def _become_ready(
-        self, services: Services, watcher: Watcher | None, lines: tuple[str, ...]
+        self, services: Services, watcher: Watcher | None, front: Front, address: str
     ) -> None:
-        """Wait for the first look at the project, then say that everything is there."""
+        """Load the application, wait for the first look at the project, then say that everything is there."""
+        app = await asyncio.to_thread(_application, services, front.settings)
+        front.open(app)
         if watcher is not None:
             self._tell(self._config.root, await watcher.ready())
         services.scheduler.start()
         services.ready = True
-        for line in lines:
-            self._say(line)
+        self._say(f"farhand serves on {address}")
+        self._say(f"sign in: {address}/{app.state.sessions.link()}")
 
     async def _until_stopped(self, serving: asyncio.Task[None], begin: Coroutine[Any, Any, None]) -> None:
         """Finish the start and serve. A stop is obeyed in either."""
@@ -202,6 +206,15 @@ class Server:
             services.fleet,
             certificate.pin if certificate else "",
         )
+
+
+def _application(services: Services, settings: WebSettings) -> FastAPI:
+    """The API, the console and the workers' socket; importing them takes a third of a start."""
+    from .web.app import create_app  # noqa: PLC0415 - on this thread, while the rest starts
+
+    app = create_app(services, settings)
+    app.add_api_websocket_route(ATTACH_PATH, Endpoint(services).attach)
+    return app
 
 
 def prepare(home: Path) -> None:
@@ -256,7 +269,7 @@ def _scheme(certificate: Certificate | None) -> str:
 
 
 def _uvicorn_config(
-    app: FastAPI, trusted_proxy: tuple[str, ...], certificate: Certificate | None
+    app: ASGIApp, trusted_proxy: tuple[str, ...], certificate: Certificate | None
 ) -> uvicorn.Config:
     return uvicorn.Config(
         app,

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from farhand.web import create_app
+from farhand.web.app import create_app
 from tests.harness.deployment import Deployment, deployed, environment
 from tests.harness.waiting import eventually
 

@@ -21,9 +21,9 @@ from . import (
     events,
     flavors,
     flows,
+    handlers,
     health,
     invitations,
-    problems,
     projects,
     prometheus,
     runs,
@@ -98,7 +98,7 @@ def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     app.state.settings = settings
     app.state.sessions = Sessions(settings, generation=lambda: services.tokens.generation)
     app.state.templates = environment()
-    problems.install(app)
+    handlers.install(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     quick: Any = Quick
     audited: Any = audit.Audited

@@ -8,6 +8,7 @@ from ..errors import FarhandError
 from . import problems
 from .answers import Status
 from .asking import Asking
+from .front import HEALTHY
 from .routing import Routes
 from .views import JsonResponse
 
@@ -17,7 +18,7 @@ router = Routes(tags=["health"])
 @router.get("/healthz", response_model=Status)
 async def healthz() -> JsonResponse:
     """The process answers."""
-    return JsonResponse({"status": "ok"})
+    return JsonResponse(HEALTHY)
 
 
 @router.get("/readyz", response_model=Status)

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import FarhandError
 from .access import require
 from .flows import Start, start_run
-from .problems import answer
+from .handlers import answer
 
 _PATH = re.compile(r"/api/v1/flows/([^/]+)/runs")
 _decode = msgspec.json.Decoder(Start).decode

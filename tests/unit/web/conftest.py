@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from farhand.web import WebSettings, create_app
+from farhand.web.app import create_app
+from farhand.web.settings import WebSettings
 
 from .fakes import ADMIN, FakeServices, caller, make_run
 

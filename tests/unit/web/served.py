@@ -11,7 +11,8 @@ from typing import Any
 
 import uvicorn
 
-from farhand.web import WebSettings, create_app
+from farhand.web.app import create_app
+from farhand.web.settings import WebSettings
 
 from .fakes import FakeServices
 

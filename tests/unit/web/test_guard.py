@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
-from farhand.web import WebSettings, create_app
+from farhand.web.app import create_app
 from farhand.web.guard import HEADERS, host_name, is_loopback
+from farhand.web.settings import WebSettings
 
 from .fakes import ADMIN, FakeServices, caller, problem_of, signed_in
 

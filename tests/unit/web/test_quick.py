@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from farhand.errors import StoreFailed
-from farhand.web import WebSettings, create_app
 from farhand.web import quick as quick_module
+from farhand.web.app import create_app
+from farhand.web.settings import WebSettings
 
 from .fakes import ADMIN, VIEWER, FakeServices, caller
 

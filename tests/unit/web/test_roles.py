@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from farhand.engine.roles import MAY, MEANINGS, ROLES
-from farhand.web import create_app
+from farhand.web.app import create_app
 from farhand.web.audit import UNRECORDED
 from farhand.web.guard import SAFE_METHODS
 
