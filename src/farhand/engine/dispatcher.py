@@ -1,8 +1,8 @@
 """Hands queued jobs to workers. Woken by what changes (enqueue, release, attach, a due retry); never polls.
 
-One pass looks at the head of every lane, most urgent first, chooses a worker, and promises what it needs.
-The lease itself is one compare-and-set in the store; several are made at once and share a commit. What
-could not be placed keeps the sentence that says why.
+One pass looks at the head of every lane, most urgent first, chooses a worker, and promises what it needs;
+`handover` makes leases of the promises. What could not be placed keeps the sentence that says why. What a
+report will let go is promised before it is recorded, so that the leases are made in its transaction.
 """
 
 from __future__ import annotations
@@ -11,31 +11,33 @@ import asyncio
 import heapq
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from farhand_worker import protocol
 
 from ..errors import FarhandError
-from ..lifecycle import Ending
 from ..model import Job, Json
 from ..placement import Placement
-from ..resources import Capacity, lacks, to_go_on
+from ..resources import lacks, to_go_on
 from ..store import Store
+from ..store.calls import called_by
 from ..store.jobs import Leased
 from ..suitability import last_word
-from .bus import Bus, Notice
+from .bus import Bus
 from .choosing import RESERVE_AFTER_S, Choosing, Chosen
 from .consequences import Consequences
 from .fitness import ARGUMENTS, MISSING, Fitness
 from .fleet import Fleet, Member
+from .handover import RETRY_S, Grant, HandOver
 from .queue import Lane, Order, Queue, limit_of, order_of
 from .service import Service, Wakeup, delay_until
 
 log = logging.getLogger("farhand")
 
-_RETRY_S = 0.5
+_ENDS = frozenset({protocol.Result, protocol.Exit})
 _FAILED = {ARGUMENTS: "parameters", MISSING: "import"}
 """What was against the last worker → the reason of the failure."""
 
@@ -62,14 +64,14 @@ class Dispatcher(Service):
         self._queue = queue
         self._fleet = fleet
         self._consequences = consequences
-        self._bus = bus
         self._wakeup = wakeup
         self._fitness = fitness
         self._choosing = Choosing(fleet, queue, fitness, reserve_after_s)
         self._reserve_at: float | None = None
-        self._promised: Counter[str] = Counter()
-        self._handed_over = handed_over
-        self._handing: set[asyncio.Task[None]] = set()
+        self._grants: list[Grant] | None = None
+        self._hands = HandOver(
+            store, queue, fleet, consequences, bus, wakeup, lambda: self.holding_back, handed_over
+        )
         self.holding_back = True
         """True until the server has heard who holds what, and again when it stops."""
 
@@ -109,7 +111,7 @@ class Dispatcher(Service):
         """A job that was blocked takes a slot again, before anything that is queued."""
         if member.link is not None and not lacks(to_go_on(job.ask), member.candidate.in_use, member.capacity):
             member.promise_to_go_on(job)
-            self._in_background(self._proceed(member, job))
+            self._hands.in_background(self._proceed(member, job))
 
     async def _proceed(self, member: Member, job: Job) -> None:
         after: Job | None = None
@@ -117,11 +119,11 @@ class Dispatcher(Service):
             after = await self._store.jobs.proceed(job.id, job.lease or 0, member.capacity)
         except FarhandError as error:
             log.error("job %s could not go on, trying again: %s", job.id, error)
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(RETRY_S)
         finally:
             member.settle(job.id)
         if after is None:
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(RETRY_S)
             self._wakeup.set()
             return
         self._fleet.changed(after)
@@ -178,15 +180,15 @@ class Dispatcher(Service):
 
     def _give_up(self, job: Job, reason: str, message: str, error: Json | None) -> None:
         self._queue.take(job)
-        self._in_background(self._fail(job, reason, message, error))
+        self._hands.in_background(self._fail(job, reason, message, error))
 
     async def _fail(self, job: Job, reason: str, message: str, error: Json | None) -> None:
         try:
             changes = await self._store.jobs.fail(job.id, reason, message, error, time.time())
         except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
             log.exception("job %s could not be failed, trying again", job.id)
-            await asyncio.sleep(_RETRY_S)
-            self._put_back(job)
+            await asyncio.sleep(RETRY_S)
+            self._hands.put_back(job)
         else:
             self._consequences.follow(changes)
             self._wakeup.set()
@@ -196,7 +198,7 @@ class Dispatcher(Service):
         limit = limit_of(job)
         if limit is None:
             return ""
-        under_way = self._fleet.running_of(job.flow) + self._promised[job.flow]
+        under_way = self._fleet.running_of(job.flow) + self._hands.promised_of(job.flow)
         if under_way < limit:
             return ""
         return f"waits for another run of {job.flow} to end; {under_way} of at most {limit} are under way"
@@ -204,119 +206,70 @@ class Dispatcher(Service):
     def _promise(self, job: Job, chosen: Chosen) -> None:
         self._queue.take(job)
         self._choosing.placed(job, chosen.member)
-        chosen.member.promise(job, chosen.fell_back)
-        self._promised[job.flow] += job.kind == "run"
-        self._in_background(self._hand_over(job, chosen))
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._handing.add(task)
-        task.add_done_callback(self._handing.discard)
-
-    async def _hand_over(self, job: Job, chosen: Chosen) -> None:
-        member = chosen.member
-        link = member.link
-        try:
-            leased = await self._store.jobs.lease(
-                job.id, member.name, member.capacity, time.time(), member.git, fell_back=chosen.fell_back
-            )
-            if leased is not None and leased.job.lease is not None:
-                self._fleet.hold(member, leased.job, leased.job.lease)
-        except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
-            log.exception("job %s could not be leased, trying again", job.id)
-            await asyncio.sleep(_RETRY_S)
-            self._put_back(job)
-            return
-        finally:
-            member.settle(job.id)
-            self._promised[job.flow] -= job.kind == "run"
-        if leased is None:
-            await self._reconsider(job)
-        elif link is None or link is not member.link:
-            await self._take_back(leased)
+        grant = self._hands.grant(job, chosen)
+        if self._grants is None:
+            self._hands.begin(grant)
         else:
-            self._queue.relane(leased.job.id, time.time())
-            link.send(_assign(leased, member.capacity))
-            link.expect(leased.job.id, leased.job.lease or 0)
-            if leased.job.attempt == 1:
-                self._handed_over(time.time() - max(job.created_at, job.not_before))
-            self._bus.publish(Notice("run", leased.run.id, leased.run))
+            self._grants.append(grant)
 
-    def _put_back(self, job: Job) -> None:
-        self._queue.add(job, time.time())
-        self._wakeup.set()
+    # ------------------------------------------------------------ ahead of a commit
 
-    async def _reconsider(self, job: Job) -> None:
-        """The claim failed: the job left the queue, or the worker was full. Look at the store's word."""
+    def foresee(self, job_id: str, lease: int, worker: str, events: list[Any]) -> list[Grant]:
+        """Who gets what a report that is about to be recorded lets go: the slot of an attempt that ends,
+        and a worker for each call that it asks for and that nothing is queued before.
+
+        Each grant is to be finished or undone.
+        """
+        held = self._fleet.holder(job_id)
+        if self.holding_back or held is None or (held[0].name, held[1].lease) != (worker, lease):
+            return []
+        ends = type(events[-1]) in _ENDS
+        calls = [event for event in events if type(event) is protocol.Call and not event.ask.get("flavor")]
+        if not ends and not calls:
+            return []
+        self._grants = grants = list[Grant]()
         try:
-            known = await self._store.jobs.get(job.id)
-        except Exception:  # whatever it was: the next claim is decided by the store again
-            log.exception("job %s could not be looked at, trying again", job.id)
-            known = job
-        if known is not None and known.state == "queued":
-            await asyncio.sleep(_RETRY_S)
-            self._put_back(known)
+            if ends:
+                held[0].part_with(lease)
+            if ends or self._wakeup.is_set:
+                self._pass()
+            self._place_ahead(held[1].job, calls)
+        finally:
+            self._grants = None
+        return grants
 
-    async def _take_back(self, leased: Leased) -> None:
-        """The session went away before the assign was sent; nobody knows of this lease."""
-        lease = leased.job.lease or 0
-        ending = Ending("stopped", "handoff_failed", "the worker went away before the job was handed over")
-        while True:
+    def finish(self, grants: list[Grant], leased: Sequence[Leased | None]) -> None:
+        """The report is recorded, and with it the leases that the store agreed to."""
+        for grant, made in zip(grants, leased, strict=True):
+            self._hands.finish(grant, made)
+
+    def undo(self, job_id: str, lease: int, grants: list[Grant]) -> None:
+        """The report was not recorded."""
+        held = self._fleet.holder(job_id)
+        if held is not None and held[1].lease == lease:
+            held[0].keep(lease)
+        for grant in grants:
+            self._hands.undo(grant)
+
+    def _place_ahead(self, parent: Job, calls: list[protocol.Call]) -> None:
+        """Choose for calls that are about to be queued, as long as they would be first in their lanes."""
+        now = time.time()
+        full: set[Lane] = set()
+        for event in calls:
             try:
-                changes = await self._store.reports.end(leased.job.id, lease, ending, time.time())
-                break
-            except FarhandError as error:
-                if self.holding_back:
-                    return
-                log.error("job %s could not be taken back, trying again: %s", leased.job.id, error)
-                await asyncio.sleep(_RETRY_S)
-        if changes is not None:
-            self._consequences.follow(changes)
+                job = called_by(parent, event, f"{parent.id} {event.key}", now)
+            except msgspec.ValidationError:
+                continue  # the store refuses it in a moment, and says why
+            lane = self._queue.lane_for(job, now)
+            if lane in full or self._queue.head(lane) is not None:
+                continue
+            chosen = self._choosing.choose(job, lane, now)
+            if chosen is None:
+                full.add(lane)
+            elif self._grants is not None:
+                self._choosing.placed(job, chosen.member)
+                self._grants.append(self._hands.grant(job, chosen, event.key))
 
     async def settle(self) -> None:
         """Wait for the hand-overs under way."""
-        await asyncio.gather(*self._handing, return_exceptions=True)
-
-
-def _assign(leased: Leased, capacity: Capacity) -> protocol.Assign:
-    job = leased.job
-    return protocol.Assign(
-        job=job.id,
-        lease=job.lease or 0,
-        attempt=job.attempt,
-        kind=job.kind,
-        run=job.run,
-        flow=job.flow,
-        entry=job.entry,
-        args=job.args,
-        bundle=job.bundle,
-        key=job.key,
-        timeout_s=job.settings.timeout_s,
-        strict=job.settings.strict_lease,
-        kept=leased.kept,
-        settings=_for_the_worker(leased),
-        cpus=job.ask.cpus,
-        devices=_devices(job, capacity),
-        fingerprint=job.fingerprint,
-    )
-
-
-def _devices(job: Job, capacity: Capacity) -> list[str] | None:
-    """The GPUs that the job's engine is to see; None: those that its worker sees."""
-    if job.ask.gpus is None or (job.ask.gpus > 0 and capacity.devices is None):
-        return None
-    return list(job.devices)
-
-
-def _for_the_worker(leased: Leased) -> dict[str, Any]:
-    """What agent and engine have to know of a job, beyond what `Assign` has fields for."""
-    settings = leased.job.settings
-    known = {
-        "silence_timeout_s": settings.silence_timeout_s,
-        "isolated": settings.isolated,
-        "secrets": settings.secrets,
-        "nested": leased.job.nested,
-        "called": leased.called,
-        "in_order": settings.in_order,
-    }
-    return {name: value for name, value in known.items() if value}
+        await self._hands.settle()

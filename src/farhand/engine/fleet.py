@@ -70,11 +70,12 @@ _SEEN = frozenset({"labels", "parallel", "inventory", "state", "leaving", "drain
 @dataclass(eq=False)
 class Member:
     """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promises``: jobs whose leases are being
-    made, with what each will take; ``reserved``: who has its next free amounts; ``skew_s``: how far its wall
-    clock is ahead of ours, give or take the way of a message; ``behind``: the jobs of which it has not told
-    everything yet, as its last heartbeat said; ``leaving``: a signal told it to end; ``drained_by``: who
-    ordered that it takes nothing new. One that works in a ``checkout`` was asked for ``compared``
-    fingerprints; ``differs`` has its answers: the files that differ.
+    made, with what each will take; ``parting``: leases whose end is being recorded; ``reserved``: who has
+    its next free amounts; ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a
+    message; ``behind``: the jobs of which it has not told everything yet, as its last heartbeat said;
+    ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new. One that
+    works in a ``checkout`` was asked for ``compared`` fingerprints; ``differs`` has its answers: the files
+    that differ.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Member:
     skew_s: float | None = None
     promises: dict[str, Lease] = field(default_factory=dict[str, Lease])
     holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
+    parting: set[int] = field(default_factory=set[int])
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     _reserved: Reservation | None = None
     _candidate: Candidate | None = None
@@ -137,7 +139,8 @@ class Member:
     @property
     def leases(self) -> list[Lease]:
         """What it holds or was promised, as far as that counts."""
-        return [*(lease_of(holding.job) for holding in self.holdings.values()), *self.promises.values()]
+        held = (lease_of(each.job) for each in self.holdings.values() if each.lease not in self.parting)
+        return [*held, *self.promises.values()]
 
     @property
     def candidate(self) -> Candidate:
@@ -188,9 +191,20 @@ class Member:
         self.holdings[holding.lease] = holding
         self._candidate = None
 
+    def part_with(self, lease: int) -> None:
+        """The end of a lease is being recorded: what it takes is free for one that is recorded after it."""
+        self.parting.add(lease)
+        self._candidate = None
+
+    def keep(self, lease: int) -> None:
+        """The end of a lease was not recorded."""
+        self.parting.discard(lease)
+        self._candidate = None
+
     def drop(self, lease: int) -> None:
         """Count a lease no more."""
         self.holdings.pop(lease, None)
+        self.parting.discard(lease)
         self._candidate = None
 
     def watched(self, changed: Callable[[], None]) -> Member:

@@ -236,18 +236,17 @@ class Queue:
             if not calls:
                 del self._calls[job.run]
 
-    def _join_family(self, job: Job) -> frozenset[tuple[str, Amounts]]:
-        """Note on whose coming and going the lane of a call depends; what it depends on now."""
+    def _join_family(self, job: Job) -> None:
+        """Note on whose coming and going the lane of a call depends."""
         self._leave_family(job.id)
         if job.parent_job is None:
-            return frozenset()
+            return
         kin = self._kin_of(job)
         above = kin[-1].parent if kin else job.parent_job
         ancestors = (*(each.job for each in kin), *(() if above is None else (above,)))
         self._ancestors[job.id] = ancestors
         for ancestor in ancestors:
             self._below.setdefault(ancestor, {})[job.id] = None
-        return frozenset((each.worker, each.keeps) for each in kin)
 
     def _leave_family(self, job_id: str) -> None:
         for ancestor in self._ancestors.pop(job_id, ()):
@@ -256,20 +255,25 @@ class Queue:
             if not below:
                 del self._below[ancestor]
 
-    def _enter(self, job: Job, now: float) -> None:
-        until = earlier_until(job)
-        lane = Lane(
+    def lane_for(self, job: Job, now: float) -> Lane:
+        """The lane in which a job would wait."""
+        kin = self._kin_of(job) if job.parent_job is not None else ()
+        return Lane(
             job.ask,
             job.fingerprint,
             job.entry.partition(":")[0],
             "" if limit_of(job) is None else job.flow,
             job.id if job.id in self._apart else "",
             job.depth,
-            job.last_worker or "" if until > now else "",
-            self._join_family(job),
+            job.last_worker or "" if earlier_until(job) > now else "",
+            frozenset((each.worker, each.keeps) for each in kin),
         )
+
+    def _enter(self, job: Job, now: float) -> None:
+        self._join_family(job)
+        lane = self.lane_for(job, now)
         if lane.earlier:
-            heapq.heappush(self._held_to_earlier, (until, job.id))
+            heapq.heappush(self._held_to_earlier, (earlier_until(job), job.id))
         # The number keeps two records of one job from being compared: what was replaced stays for a while.
         number = next(self._entries)
         self._places[job.id] = lane, number

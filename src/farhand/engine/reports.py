@@ -11,9 +11,12 @@ import msgspec
 from farhand_worker import protocol
 
 from ..store import Store
+from ..store.changes import Recorded
 from ..store.tasks import outcome_body
 from .consequences import Consequences
+from .dispatcher import Dispatcher
 from .fleet import Fleet
+from .handover import Grant
 from .importchecks import ImportChecks
 
 _PAGE_BYTES = protocol.FRAME_BYTES_MAX // 2
@@ -30,12 +33,14 @@ class Reports:
         fleet: Fleet,
         imports: ImportChecks,
         limited: Callable[[], None] = lambda: None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         self._store = store
         self._consequences = consequences
         self._fleet = fleet
         self._imports = imports
         self._limited = limited
+        self._dispatcher = dispatcher
 
     async def record(self, event: protocol.Event, worker: str) -> int:
         """Record a batch that ``worker`` has sent; returns the last number recorded.
@@ -46,14 +51,37 @@ class Reports:
         events = [_typed(entry) for entry in event.events]
         if self._imports.owns(event.job):
             return self._imports.record(event.job, event.lease, event.source, event.first, events, worker)
-        recorded = await self._store.reports.record(
-            event.job, event.lease, event.source, event.first, events, time.time(), worker
-        )
+        recorded, grants = await self._record(event, events, worker)
         started = any(type(each) is protocol.Started for each in events)
         if self._fleet.reported(event.job, event.lease, time.monotonic(), started):
             self._limited()
         self._consequences.follow(recorded.changes)
+        if self._dispatcher is not None:
+            self._dispatcher.finish(grants, recorded.leased)
         return recorded.seq
+
+    async def _record(
+        self, event: protocol.Event, events: list[Any], worker: str
+    ) -> tuple[Recorded, list[Grant]]:
+        """Record a batch, and in its transaction the leases of jobs that need what it lets go."""
+        dispatcher = self._dispatcher
+        grants = [] if dispatcher is None else dispatcher.foresee(event.job, event.lease, worker, events)
+        try:
+            recorded = await self._store.reports.record(
+                event.job,
+                event.lease,
+                event.source,
+                event.first,
+                events,
+                time.time(),
+                worker,
+                [grant.claim for grant in grants],
+            )
+        except BaseException:
+            if dispatcher is not None:
+                dispatcher.undo(event.job, event.lease, grants)
+            raise
+        return recorded, grants
 
     async def kept(self, job_id: str, after: int) -> dict[str, Any]:
         """A page of the outcomes that earlier attempts of this job kept, for the engine to replay."""

@@ -48,6 +48,11 @@ class Wakeup:
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether somebody is to be woken and was not yet."""
+        return self._event.is_set()
+
     def set(self) -> None:
         """Wake whoever waits, or the next who does."""
         self._event.set()

@@ -106,7 +106,9 @@ class Services:
         )
         self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, wakeup)
         self.overdue = Overdue(store, self.fleet, consequences)
-        self.reports = Reports(store, consequences, self.fleet, self.imports, self.overdue.look)
+        self.reports = Reports(
+            store, consequences, self.fleet, self.imports, self.overdue.look, self.dispatcher
+        )
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store)
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)

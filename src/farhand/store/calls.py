@@ -54,7 +54,7 @@ def _place(batch: Batch, parent: Job, event: Call, task: TaskRun | None) -> None
         "SELECT count(*) FROM jobs WHERE run = ? AND key = ?", (parent.run, event.key)
     ).fetchone()[0]
     again = f".{earlier + 1}" if earlier else ""
-    call = _call_job(parent, event, f"{parent.run}.{number}{again}", batch.now)
+    call = called_by(parent, event, f"{parent.run}.{number}{again}", batch.now)
     refused = ""
     try:
         call = replace(call, ask=with_flavor(connection, call.ask))
@@ -107,7 +107,7 @@ def _listed(given: list[str] | None) -> tuple[str, ...] | None:
     return tuple(given) if given else None
 
 
-def _call_job(parent: Job, event: Call, job_id: str, now: float) -> Job:
+def called_by(parent: Job, event: Call, job_id: str, now: float) -> Job:
     """The job of a placed call: as old and, unless it says otherwise, as urgent as what waits for it."""
     settings = msgspec.convert(event.settings, JobSettings, strict=False)
     return Job(

@@ -50,14 +50,6 @@ class Changes:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """The last event number recorded of a spool, and what the batch changed."""
-
-    seq: int
-    changes: Changes
-
-
-@dataclass(frozen=True, slots=True)
 class Leased:
     """A job just handed to a worker, its run, and how many outcomes of earlier attempts it may replay.
 
@@ -68,6 +60,15 @@ class Leased:
     run: Run
     kept: int
     called: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The last event number recorded of a spool, what the batch changed, and what came of its claims."""
+
+    seq: int
+    changes: Changes
+    leased: tuple[Leased | None, ...] = ()
 
 
 @dataclass(slots=True)

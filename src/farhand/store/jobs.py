@@ -83,9 +83,14 @@ class Jobs:
         very transaction, so there is no counter that could leak. ``fell_back``: it goes to the server
         without what it prefers, so it is given no GPU.
         """
-        return await self._database.write(
-            lambda connection: _lease(connection, job_id, worker, capacity, now, git, fell_back)
-        )
+
+        def write(connection: Connection) -> Leased | None:
+            job = load_job(connection, job_id)
+            if job is None:
+                return None
+            return lease_job(connection, job, worker, capacity, now, git, fell_back)
+
+        return await self._database.write(write)
 
     async def proceed(self, job_id: str, lease: int, capacity: Capacity) -> Job | None:
         """Give an unblocked job its slot and cores again; None when they are not free, or it is not that."""
@@ -102,17 +107,17 @@ class Jobs:
         return await self._database.write(write)
 
 
-def _lease(
+def lease_job(
     connection: Connection,
-    job_id: str,
+    job: Job,
     worker: str,
     capacity: Capacity,
     now: float,
     git: str,
     fell_back: bool,
 ) -> Leased | None:
-    job = load_job(connection, job_id)
-    if job is None or not may_advance(JOB, job.state, "leased"):
+    """A lease on a job as it is stored; None where `Jobs.lease` says so."""
+    if not may_advance(JOB, job.state, "leased"):
         return None
     ask = without_preference(job.ask) if fell_back else job.ask
     devices = _fit(connection, ask, job.depth, worker, capacity)

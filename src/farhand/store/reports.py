@@ -8,7 +8,7 @@ not acknowledged can be sent again. An event is handled by the one function that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -33,6 +33,7 @@ from . import nested
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .calls import place_call
 from .changes import Changes, Effects, Recorded, Unfit
+from .claims import Claim, settle_claims
 from .database import Database
 from .endings import End, end_attempt
 from .guard import Connection
@@ -78,8 +79,11 @@ class Reports:
         events: list[Any],
         now: float,
         worker: str | None = None,
+        claims: Sequence[Claim] = (),
     ) -> Recorded:
         """Record a batch, from ``worker`` where one is named; ``events[0]`` has the number ``first``.
+
+        ``claims`` are leases to make of what it lets go.
 
         Raises `StaleLease` when it holds anything new and ``lease`` is not the job's current one, or is
         another worker's; `ProtocolViolation` when events are missing before it, or it is not what a peer may
@@ -88,12 +92,16 @@ class Reports:
         with _theirs():
             try:
                 return await self._database.write(
-                    lambda connection: _record(connection, job_id, lease, source, first, events, now, worker)
+                    lambda connection: _record(
+                        connection, job_id, lease, source, first, events, now, worker, claims
+                    )
                 )
             except UnicodeEncodeError:  # half a surrogate pair, which is text in Python and nowhere else
                 cleaned = [storable(event) for event in events]
                 return await self._database.write(
-                    lambda connection: _record(connection, job_id, lease, source, first, cleaned, now, worker)
+                    lambda connection: _record(
+                        connection, job_id, lease, source, first, cleaned, now, worker, claims
+                    )
                 )
 
     async def mark_overlap(self, worker: str, leases: list[int]) -> None:
@@ -151,12 +159,13 @@ def _record(
     events: list[Any],
     now: float,
     worker: str | None,
+    claims: Sequence[Claim],
 ) -> Recorded:
     row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
     recorded = 0 if row is None else int(row[-1] or 0)
     last = first + len(events) - 1
     if last <= recorded:
-        return Recorded(recorded, Changes())
+        return Recorded(recorded, Changes(), settle_claims(connection, Effects(), claims, now))
     if first < 1:
         raise ProtocolViolation(f"events are numbered from 1, not from {first}")
     job = None if row is None else JOBS.load(row[:-1])
@@ -171,7 +180,8 @@ def _record(
         " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
         (job_id, lease, source, last),
     )
-    return Recorded(last, effects.freeze())
+    leased = settle_claims(connection, effects, claims, now)
+    return Recorded(last, effects.freeze(), leased)
 
 
 class _Reported(Batch):

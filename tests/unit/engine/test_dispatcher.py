@@ -8,6 +8,7 @@ import pytest
 from anyio import Event, fail_after
 
 from farhand.engine import dispatcher as dispatcher_module
+from farhand.engine import handover as handover_module
 from farhand.engine.fleet import ONLINE
 from farhand.errors import StoreFailed
 from farhand.model import Ask, Job, JobSettings
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture(autouse=True)
 def no_waiting_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatcher_module, "_RETRY_S", 0.0)
+    monkeypatch.setattr(dispatcher_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(handover_module, "RETRY_S", 0.0)
 
 
 def assigned(link: FakeLink) -> list[str]:

@@ -62,7 +62,7 @@ class World:
             self.worker_events,
         )
         self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, self.wakeup)
-        self.reports = Reports(store, self.consequences, self.fleet, self.imports)
+        self.reports = Reports(store, self.consequences, self.fleet, self.imports, dispatcher=self.dispatcher)
         self.blocked: asyncio.Event | None = None
 
     # ------------------------------------------------------------ runs and jobs

@@ -1,0 +1,235 @@
+"""From a worker that was chosen for a job to the `assign` on its session, and back if that fails.
+
+The lease is one compare-and-set in the store. It is made in a transaction of its own (`begin`), or, when a
+report that is about to be recorded lets the job go (`grant`), in that report's, and then followed up
+(`finish`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from farhand_worker import protocol
+
+from ..errors import FarhandError
+from ..lifecycle import Ending
+from ..model import Job
+from ..resources import Capacity
+from ..store import Store
+from ..store.claims import Claim
+from ..store.jobs import Leased
+from .bus import Bus, Notice
+from .choosing import Chosen
+from .consequences import Consequences
+from .fleet import Fleet, Link
+from .queue import Queue
+from .service import Wakeup
+
+log = logging.getLogger("farhand")
+
+RETRY_S = 0.5
+"""So long after a failure it is tried again."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grant:
+    """A job, the worker it was promised, and the session that was there then.
+
+    ``key`` is that of a call which the report asks for; its ``job`` is what the call's will be like.
+    """
+
+    job: Job
+    chosen: Chosen
+    link: Link | None
+    key: str = ""
+
+    @property
+    def claim(self) -> Claim:
+        """What the store is asked for."""
+        member = self.chosen.member
+        job = "" if self.key else self.job.id
+        return Claim(member.name, member.capacity, job, self.key, member.git, self.chosen.fell_back)
+
+
+class HandOver:
+    """Makes leases of promises. ``stopping`` says whether what fails is left to the next server."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        fleet: Fleet,
+        consequences: Consequences,
+        bus: Bus,
+        wakeup: Wakeup,
+        stopping: Callable[[], bool],
+        handed_over: Callable[[float], None],
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._fleet = fleet
+        self._consequences = consequences
+        self._bus = bus
+        self._wakeup = wakeup
+        self._stopping = stopping
+        self._handed_over = handed_over
+        self._promised: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def promised_of(self, flow: str) -> int:
+        """How many runs of a flow are promised a worker and not handed over yet."""
+        return self._promised[flow]
+
+    def in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it beside everything else, and before `settle` returns."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def settle(self) -> None:
+        """Wait for what is under way, and for what comes of it."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ------------------------------------------------------------ promises
+
+    def grant(self, job: Job, chosen: Chosen, key: str = "") -> Grant:
+        """Promise the worker's room to a job that is not in the queue (any more)."""
+        chosen.member.promise(job, chosen.fell_back)
+        self._promised[job.flow] += job.kind == "run"
+        return Grant(job, chosen, chosen.member.link, key)
+
+    def begin(self, grant: Grant) -> None:
+        """Make the lease, and hand the job over."""
+        self.in_background(self._lease(grant))
+
+    async def _lease(self, grant: Grant) -> None:
+        claim = grant.claim
+        try:
+            leased = await self._store.jobs.lease(
+                claim.job, claim.worker, claim.capacity, time.time(), claim.git, fell_back=claim.fell_back
+            )
+        except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
+            log.exception("job %s could not be leased, trying again", grant.job.id)
+            self._withdraw(grant)
+            await asyncio.sleep(RETRY_S)
+            self.put_back(grant.job)
+        else:
+            self.finish(grant, leased)
+
+    def finish(self, grant: Grant, leased: Leased | None) -> None:
+        """The store has decided on a grant."""
+        member = grant.chosen.member
+        if leased is not None and leased.job.lease is not None:
+            self._fleet.hold(member, leased.job, leased.job.lease)
+        self._withdraw(grant)
+        if leased is None:
+            if not grant.key:
+                self.in_background(self._reconsider(grant.job))
+        elif grant.link is None or grant.link is not member.link:
+            self.in_background(self._take_back(leased))
+        else:
+            self._assign(leased, grant.link, member.capacity)
+
+    def undo(self, grant: Grant) -> None:
+        """The report was not recorded, and so nothing of what it was to let go was."""
+        self._withdraw(grant)
+        if not grant.key:
+            self.put_back(grant.job)
+
+    def put_back(self, job: Job) -> None:
+        """The job is queued, as it was before it was promised a worker."""
+        self._queue.add(job, time.time())
+        self._wakeup.set()
+
+    def _withdraw(self, grant: Grant) -> None:
+        grant.chosen.member.settle(grant.job.id)
+        self._promised[grant.job.flow] -= grant.job.kind == "run"
+
+    # ------------------------------------------------------------ what comes of them
+
+    def _assign(self, leased: Leased, link: Link, capacity: Capacity) -> None:
+        job = leased.job
+        link.send(_assign(leased, capacity))
+        link.expect(job.id, job.lease or 0)
+        self._queue.relane(job.id, time.time())
+        if job.attempt == 1:
+            self._handed_over(time.time() - max(job.created_at, job.not_before))
+        self._bus.publish(Notice("run", leased.run.id, leased.run))
+
+    async def _reconsider(self, job: Job) -> None:
+        """The claim failed: the job left the queue, or the worker was full. Look at the store's word."""
+        try:
+            known = await self._store.jobs.get(job.id)
+        except Exception:  # whatever it was: the next claim is decided by the store again
+            log.exception("job %s could not be looked at, trying again", job.id)
+            known = job
+        if known is not None and known.state == "queued":
+            await asyncio.sleep(RETRY_S)
+            self.put_back(known)
+
+    async def _take_back(self, leased: Leased) -> None:
+        """The session went away before the assign was sent; nobody knows of this lease."""
+        lease = leased.job.lease or 0
+        ending = Ending("stopped", "handoff_failed", "the worker went away before the job was handed over")
+        while True:
+            try:
+                changes = await self._store.reports.end(leased.job.id, lease, ending, time.time())
+                break
+            except FarhandError as error:
+                if self._stopping():
+                    return
+                log.error("job %s could not be taken back, trying again: %s", leased.job.id, error)
+                await asyncio.sleep(RETRY_S)
+        if changes is not None:
+            self._consequences.follow(changes)
+
+
+def _assign(leased: Leased, capacity: Capacity) -> protocol.Assign:
+    job = leased.job
+    return protocol.Assign(
+        job=job.id,
+        lease=job.lease or 0,
+        attempt=job.attempt,
+        kind=job.kind,
+        run=job.run,
+        flow=job.flow,
+        entry=job.entry,
+        args=job.args,
+        bundle=job.bundle,
+        key=job.key,
+        timeout_s=job.settings.timeout_s,
+        strict=job.settings.strict_lease,
+        kept=leased.kept,
+        settings=_for_the_worker(leased),
+        cpus=job.ask.cpus,
+        devices=_devices(job, capacity),
+        fingerprint=job.fingerprint,
+    )
+
+
+def _devices(job: Job, capacity: Capacity) -> list[str] | None:
+    """The GPUs that the job's engine is to see; None: those that its worker sees."""
+    if job.ask.gpus is None or (job.ask.gpus > 0 and capacity.devices is None):
+        return None
+    return list(job.devices)
+
+
+def _for_the_worker(leased: Leased) -> dict[str, Any]:
+    """What agent and engine have to know of a job, beyond what `Assign` has fields for."""
+    settings = leased.job.settings
+    known = {
+        "silence_timeout_s": settings.silence_timeout_s,
+        "isolated": settings.isolated,
+        "secrets": settings.secrets,
+        "nested": leased.job.nested,
+        "called": leased.called,
+        "in_order": settings.in_order,
+    }
+    return {name: value for name, value in known.items() if value}

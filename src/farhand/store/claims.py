@@ -1,0 +1,52 @@
+"""Leases that follow from a report, made in the transaction that records it.
+
+The end of an attempt frees a slot, and a placed call asks for one. Who gets it is chosen before the report
+is recorded; here the store agrees, or does not, once the report's own changes are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..model import Job
+from ..resources import Capacity
+from .changes import Effects, Leased
+from .guard import Connection
+from .jobs import lease_job
+from .moves import load_job
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A worker for a job: a queued one, or the call with ``key`` that this very report places.
+
+    The rest is as in `Jobs.lease`.
+    """
+
+    worker: str
+    capacity: Capacity
+    job: str = ""
+    key: str = ""
+    git: str = ""
+    fell_back: bool = False
+
+
+def settle_claims(
+    connection: Connection, effects: Effects, claims: Sequence[Claim], now: float
+) -> tuple[Leased | None, ...]:
+    """A lease for each claim, or None, as `Jobs.lease` gives them; what got one never was in the queue."""
+    placed = {job.key: job for job in effects.enqueued.values() if job.attempt == 0}
+    return tuple(_settle(connection, effects, claim, placed.get(claim.key), now) for claim in claims)
+
+
+def _settle(
+    connection: Connection, effects: Effects, claim: Claim, placed: Job | None, now: float
+) -> Leased | None:
+    job = load_job(connection, claim.job) if claim.job else placed
+    if job is None:
+        return None
+    leased = lease_job(connection, job, claim.worker, claim.capacity, now, claim.git, claim.fell_back)
+    if leased is not None:
+        effects.enqueued.pop(job.id, None)
+    return leased
