@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 
 from farhand_worker import protocol
@@ -33,7 +32,7 @@ class Consequences:
 
         Whoever takes a job asks the store for its lease, and gets none where the run was not stored.
         """
-        self._queue.add(job, time.time())
+        self._add(job, self._queue.steady.now())
         self._wakeup.set()
 
     def follow_start(self, run: Run, job: Job) -> None:
@@ -51,7 +50,7 @@ class Consequences:
 
     def follow(self, changes: Changes) -> None:
         """Act on one commit's changes."""
-        now = time.time()
+        now = self._queue.steady.now()
         for job_id, lease, _ in changes.released:
             self._fleet.release(job_id, lease)
             self._queue.relane(job_id, now)
@@ -60,7 +59,7 @@ class Consequences:
         if self._fitness is not None:
             self._learn(self._fitness, changes)
         for job in changes.enqueued:
-            self._queue.add(job, now)
+            self._add(job, now)
         for job in changes.blocked:
             self._fleet.changed(job)
         for job in changes.cancel:
@@ -73,6 +72,9 @@ class Consequences:
             self._bus.publish(Notice("run", run.id, run))
         for run_id in changes.streams:
             self._bus.publish(Notice("logs", run_id))
+
+    def _add(self, job: Job, now: float) -> None:
+        self._queue.add(self._queue.steady.of(job), now)
 
     @staticmethod
     def _learn(fitness: Fitness, changes: Changes) -> None:

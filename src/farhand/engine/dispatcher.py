@@ -62,6 +62,7 @@ class Dispatcher(Service):
         super().__init__()
         self._store = store
         self._queue = queue
+        self._now = queue.steady.now
         self._fleet = fleet
         self._consequences = consequences
         self._wakeup = wakeup
@@ -86,15 +87,15 @@ class Dispatcher(Service):
 
     async def _work(self) -> None:
         while True:
-            self._queue.ripen(time.time())
+            self._queue.ripen(self._now())
             if not self.holding_back:
                 self._pass()
             due_at = min((at for at in (self._queue.next_due_at(), self._reserve_at) if at), default=None)
-            await self._wakeup.wait(delay_until(due_at, time.time))
+            await self._wakeup.wait(delay_until(due_at, self._now))
 
     def _pass(self) -> None:
         """Promise slots until nothing more can be placed. A lane whose head cannot be placed is done with."""
-        now = time.time()
+        now = self._now()
         self._reserve_at = None
         self._choosing.review()
         for member, job in self._fleet.unblocked():
@@ -156,7 +157,7 @@ class Dispatcher(Service):
         if chosen is not None:
             self._promise(job, chosen)
             return True
-        self._queue.explain(lane, lambda: self._choosing.explain(job, time.time()))
+        self._queue.explain(lane, lambda: self._choosing.explain(job, self._now()))
         if self._choosing.may_be_hopeless(job) and self._look_into(job, self._choosing.explain(job, now)):
             return True
         due_at = self._choosing.reserve(job, lane, now)
@@ -253,7 +254,7 @@ class Dispatcher(Service):
 
     def _place_ahead(self, parent: Job, calls: list[protocol.Call]) -> None:
         """Choose for calls that are about to be queued, as long as they would be first in their lanes."""
-        now = time.time()
+        now = self._now()
         full: set[Lane] = set()
         for event in calls:
             try:

@@ -145,7 +145,7 @@ class HandOver:
 
     def put_back(self, job: Job) -> None:
         """The job is queued, as it was before it was promised a worker."""
-        self._queue.add(job, time.time())
+        self._queue.add(job, self._queue.steady.now())
         self._wakeup.set()
 
     def _withdraw(self, grant: Grant) -> None:
@@ -158,7 +158,7 @@ class HandOver:
         job = leased.job
         link.send(_assign(leased, capacity))
         link.expect(job.id, job.lease or 0)
-        self._queue.relane(job.id, time.time())
+        self._queue.relane(job.id, self._queue.steady.now())
         if job.attempt == 1:
             self._handed_over(time.time() - max(job.created_at, job.not_before))
         self._bus.publish(Notice("run", leased.run.id, leased.run))
@@ -166,7 +166,8 @@ class HandOver:
     async def _reconsider(self, job: Job) -> None:
         """The claim failed: the job left the queue, or the worker was full. Look at the store's word."""
         try:
-            known = await self._store.jobs.get(job.id)
+            recorded = await self._store.jobs.get(job.id)
+            known = None if recorded is None else self._queue.steady.of(recorded)
         except Exception:  # whatever it was: the next claim is decided by the store again
             log.exception("job %s could not be looked at, trying again", job.id)
             known = job

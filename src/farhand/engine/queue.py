@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ..model import Ask, Job, Run
 from ..placement import AFFINITY_S, Kin, Placement, Refusal
 from ..resources import Amounts
+from .steady import Steady
 
 Order = tuple[int, float, str]
 """What the queue goes by: priority, then age, then the id."""
@@ -76,10 +77,11 @@ def _moment(at: float) -> str:
 class Queue:
     """Queued jobs by lane. A job is in it at most once; adding it again replaces it.
 
-    ``kin_of`` tells the live ancestors of a job.
+    ``kin_of`` tells the live ancestors of a job. All moments are those of one clock, which is ``steady``.
     """
 
     def __init__(self, kin_of: Callable[[Job], tuple[Kin, ...]] = lambda _: ()) -> None:
+        self.steady = Steady()
         self._kin_of = kin_of
         self._lanes: dict[Lane, list[_Entry]] = {}
         self._delayed: list[tuple[float, str]] = []
@@ -100,7 +102,7 @@ class Queue:
         return len(self._jobs)
 
     def add(self, job: Job, now: float) -> None:
-        """Queue ``job``; it is due at its ``not_before`` (epoch seconds)."""
+        """Queue ``job``; it is due at its ``not_before``."""
         self._jobs[job.id] = job
         self._places.pop(job.id, None)
         if job.kind == "run":
@@ -136,7 +138,7 @@ class Queue:
             self._enter_again(heapq.heappop(self._held_to_earlier)[1], now)
 
     def next_due_at(self) -> float | None:
-        """When the next delayed job is due, or no longer held to the worker it was on (epoch seconds)."""
+        """When the next delayed job is due, or no longer held to the worker it was on."""
         return min((due[0][0] for due in (self._delayed, self._held_to_earlier) if due), default=None)
 
     def relane(self, ancestor: str, now: float) -> None:
@@ -196,7 +198,8 @@ class Queue:
         if job is None:
             return None
         if job.not_before > self._ripe_at:
-            return Waiting("delayed", f"waits until {_moment(job.not_before)}", until=job.not_before)
+            until = self.steady.shown(job.not_before)
+            return Waiting("delayed", f"waits until {_moment(until)}", until=until)
         lane = self.lane_of(job)
         reason = None if lane is None else self._reasons.get(lane)
         if lane is None or reason is None:
@@ -297,5 +300,5 @@ class Queue:
 
 
 def earlier_until(job: Job) -> float:
-    """Until when a job prefers the worker it was on (epoch seconds); 0 for one that was on none."""
+    """Until when a job prefers the worker it was on; 0 for one that was on none."""
     return max(job.queued_at, job.not_before) + AFFINITY_S if job.last_worker else 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -137,14 +136,13 @@ class Services:
 
     async def start(self) -> None:
         """Read from the store what is queued and who holds what; begin the loops. The socket listens."""
-        now = time.time()
         for name in await self.secrets.load():
             log.error("the secret %r was sealed with another key; put the key back, or set it anew", name)
         for job in await self.store.jobs.held():
             if job.lease is not None:
                 self.fleet.hold(self.fleet.member(job.worker or LOCAL_WORKER), job, job.lease)
         for job in await self.store.jobs.queued():
-            self.queue.add(job, now)
+            self.queue.add(self.queue.steady.of(job), self.queue.steady.now())
         for worker in await self.store.workers.list():
             if worker.state != "offline":
                 self.fleet.member(worker.name)
