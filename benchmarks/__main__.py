@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import argparse
+import compileall
+import os
 import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import farhand
+import farhand_worker
 from farhand.cli.stage import Stage
 
 from . import figures, pages, programs, references, served
@@ -27,11 +31,21 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = sorted(set(asked.parts) - set(PARTS))
     if unknown or (asked.write and asked.parts):
         parser.error(f"no such part: {', '.join(unknown)}" if unknown else "--write needs all parts")
+    os.environ.pop(
+        "PYTHONDONTWRITEBYTECODE", None
+    )  # what is measured is compiled, as whatever pip installs is
     with tempfile.TemporaryDirectory(prefix="farhand-bench-") as name:
         known, found = measure(Path(name), asked.parts or PARTS)
     print(figures.text(found, known))
     if asked.write:
         figures.write(found, known)
+
+
+def _compile() -> None:
+    """Have farhand compiled, as whatever pip installs is: otherwise each start would compile it anew."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    for package in (farhand, farhand_worker):
+        compileall.compile_dir(Path(package.__path__[0]), quiet=1)
 
 
 def measure(
