@@ -55,6 +55,7 @@ COMPONENTS = {
             "PostgreSQL", ("initdb",), "the store on PostgreSQL", installed_in_ci=True, package="psycopg"
         ),
         Component("nginx", ("nginx",), "a session through a real proxy", installed_in_ci=True),
+        Component("iproute2", ("ip",), "a session over a real network", installed_in_ci=True),
     )
 }
 

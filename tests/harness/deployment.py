@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -203,6 +203,7 @@ class Deployment:
         program: Path | None = None,
         packages: Path | None = None,
         checkout: Path | None = None,
+        options: Iterable[str] = (),
     ) -> WorkerProgram:
         """Start a worker in a directory of its own, and wait until it is online.
 
@@ -215,7 +216,7 @@ class Deployment:
         arguments = ["-m", "farhand_worker"] if program is None else [str(program)]
         arguments += ["--url", url or self.url, "--token-file", str(token_file)]
         arguments += ["--state-dir", str(directory / "state"), "--parallel", str(parallel), "--name", name]
-        arguments += [] if checkout is None else [str(checkout)]
+        arguments += [*options, *([] if checkout is None else [str(checkout)])]
         found = {} if packages is None else {"PYTHONPATH": str(packages)}
         clean = {k: v for k, v in os.environ.items() if not k.startswith("FARHAND_")} | found
         worker = WorkerProgram(
