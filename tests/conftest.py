@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# Without compiled files each of the thousand processes that tests start would compile the product anew.
+# The tests start hundreds of interpreters: what they import is compiled once, as whatever pip installs is.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
