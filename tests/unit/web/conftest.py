@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from farhand.web.app import create_app
 from farhand.web.settings import WebSettings
 
+from .apps import app_over
 from .fakes import ADMIN, FakeServices, caller, make_run
+
+NAMED = WebSettings(url_hosts=("flows.example.org",))
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def services(tmp_path: Path) -> FakeServices:
 
 @pytest.fixture
 def app(services: FakeServices) -> Any:
-    return create_app(services, WebSettings(url_hosts=("flows.example.org",)))  # type: ignore[arg-type]
+    return app_over(services, NAMED)
 
 
 @pytest.fixture

@@ -555,7 +555,7 @@ class FakeLeases:
         self.current: set[tuple[str, int]] = set()
         self.readable: set[str] = set()
 
-    async def is_current(self, job: str, lease: int) -> bool:
+    async def is_current(self, job: str, lease: int, worker: str) -> bool:
         return (job, lease) in self.current
 
     async def may_read(self, job: str, lease: int, digest: str) -> bool:

@@ -1,19 +1,20 @@
-"""An application over fakes, served by a real HTTP server in a thread."""
+"""An application over fakes, served by a real HTTP server in a thread that goes from test to test."""
 
 from __future__ import annotations
 
 import socket
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 
-from farhand.web.app import create_app
 from farhand.web.settings import WebSettings
 
+from .apps import app_over
 from .fakes import FakeServices
 
 
@@ -42,20 +43,38 @@ class _Http(uvicorn.Server):
         self.ready.set()
 
 
-@contextmanager
-def served(services: FakeServices, base_path: str = "") -> Iterator[Served]:
-    """Serve on a free port of the loopback until the end of the block."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    port = listener.getsockname()[1]
-    app: Any = create_app(services, WebSettings(port=port, base_path=base_path))  # type: ignore[arg-type]
-    http = _Http(uvicorn.Config(app, log_config=None, lifespan="off", access_log=False))
-    thread = threading.Thread(target=http.run, args=([listener],))
-    thread.start()
-    assert http.ready.wait(10)
-    try:
-        yield Served(f"http://127.0.0.1:{port}{base_path}", app, services)
-    finally:
-        http.should_exit = True
-        http.force_exit = True
-        thread.join(10)
-        listener.close()
+class _Host:
+    """A server thread on a free port of the loopback, and the settings of what it serves."""
+
+    def __init__(self, base_path: str) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.settings = WebSettings(port=self._listener.getsockname()[1], base_path=base_path)
+        self.url = f"http://127.0.0.1:{self.settings.port}{base_path}"
+        self.taken = False
+        app = app_over(FakeServices.__new__(FakeServices), self.settings)
+        self._http = _Http(uvicorn.Config(app, log_config=None, lifespan="off", access_log=False))
+        self._thread = threading.Thread(target=self._http.run, args=([self._listener],), daemon=True)
+        self._thread.start()
+        assert self._http.ready.wait(10)
+
+    @contextmanager
+    def over(self, services: FakeServices) -> Iterator[Served]:
+        """Serve what is behind ``services``, and nothing afterwards."""
+        self.taken = True
+        try:
+            yield Served(self.url, app_over(services, self.settings), services)
+        finally:
+            self.taken = False
+
+
+_HOSTS: dict[str, list[_Host]] = defaultdict(list)
+
+
+def served(services: FakeServices, base_path: str = "") -> AbstractContextManager[Served]:
+    """Serve until the end of the block, by a server that waits for the next test afterwards."""
+    hosts = _HOSTS[base_path]
+    free = next((host for host in hosts if not host.taken), None)
+    if free is None:
+        free = _Host(base_path)
+        hosts.append(free)
+    return free.over(services)

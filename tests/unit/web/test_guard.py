@@ -11,6 +11,7 @@ from farhand.web.app import create_app
 from farhand.web.guard import HEADERS, host_name, is_loopback
 from farhand.web.settings import WebSettings
 
+from .apps import app_over
 from .fakes import ADMIN, FakeServices, caller, problem_of, signed_in
 
 
@@ -64,7 +65,8 @@ def test_a_program_without_origin_may(client: TestClient) -> None:
     assert client.post("/api/v1/flows/train/runs").status_code == 202
 
 
-def test_a_websocket_from_another_origin_is_refused(app: Any) -> None:
+def test_a_websocket_from_another_origin_is_refused(services: FakeServices) -> None:
+    app: Any = create_app(services)  # type: ignore[arg-type]
     reached: list[str] = []
 
     async def attach(websocket: Any) -> None:
@@ -86,7 +88,7 @@ def test_a_websocket_from_another_origin_is_refused(app: Any) -> None:
 
 
 def test_a_body_too_large_is_refused(services: FakeServices) -> None:
-    app = create_app(services, WebSettings(body_bytes_max=1000))  # type: ignore[arg-type]
+    app = app_over(services, WebSettings(body_bytes_max=1000))
     answer = caller(app, ADMIN).post("/api/v1/flows/train/runs", json={"params": {"lr": "x" * 2000}})
     assert problem_of(answer) == (413, "too_large")
 
@@ -102,7 +104,7 @@ def test_every_answer_carries_the_security_headers(app: Any, path: str) -> None:
 
 
 def test_a_base_path_that_the_proxy_left_on_is_taken_off(services: FakeServices) -> None:
-    app = create_app(services, WebSettings(base_path="/x/y"))  # type: ignore[arg-type]
+    app = app_over(services, WebSettings(base_path="/x/y"))
     client = caller(app, ADMIN)
     assert client.get("/x/y/api/v1/runs").status_code == 200
     assert client.get("/api/v1/runs").status_code == 200

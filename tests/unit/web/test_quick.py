@@ -9,9 +9,8 @@ import pytest
 
 from farhand.errors import StoreFailed
 from farhand.web import quick as quick_module
-from farhand.web.app import create_app
-from farhand.web.settings import WebSettings
 
+from .apps import app_over
 from .fakes import ADMIN, VIEWER, FakeServices, caller
 
 QUICK, DESCRIBED = "application/json", "application/json; charset=utf-8"
@@ -40,7 +39,7 @@ BODIES = [
 
 def _answer(directory: Path, kind: str, body: bytes, who: str | None, **asked: Any) -> tuple[Any, ...]:
     services = FakeServices(directory)
-    app = create_app(services, WebSettings())  # type: ignore[arg-type]
+    app = app_over(services)
     services.runs.fails_to_start = asked.get("fails")
     headers = {"Content-Type": kind}
     client = caller(app, who) if who else caller(app)
