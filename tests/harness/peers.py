@@ -69,6 +69,13 @@ class Peer:
             if message["type"] == kind and fields.items() <= message.items():
                 return message
 
+    def heard(self, within_s: float) -> dict[str, Any] | None:
+        """The next message, if one comes in time."""
+        try:
+            return json.loads(self._link.recv(within_s))
+        except TimeoutError:
+            return None
+
     def closed(self) -> tuple[int, str]:
         """The code and the reason with which the server closes."""
         try:
