@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _LOOK_S = 0.002
-_SELDOM_S = 0.05
+SELDOM_S = 0.05
 ENDED = frozenset({"completed", "failed", "cancelled", "crashed"})
 
 
@@ -64,11 +64,11 @@ class Caller:
         """The answer to GET."""
         return self.send(self.request("GET", path))
 
-    def finish(self, flow: str, **params: Any) -> Any:
-        """Run a flow to its end and return its result."""
+    def finish(self, flow: str, look_s: float = _LOOK_S, **params: Any) -> Any:
+        """Run a flow to its end, looking every ``look_s`` seconds, and return its result."""
         run = self.send(self.request("POST", f"/flows/{flow}/runs", {"params": params}))
         while run["state"] not in ENDED:
-            time.sleep(_LOOK_S)
+            time.sleep(look_s)
             run = self.get(f"/runs/{run['id']}")
         if run["state"] != "completed":
             raise RuntimeError(f"{flow} ended {run['state']}: {run['message']}")
@@ -120,4 +120,4 @@ def _end_of(caller: Caller, run: str) -> float:
         found = caller.get(f"/runs/{run}")
         if found["state"] in ENDED:
             return found["ended_at"]
-        time.sleep(_SELDOM_S)
+        time.sleep(SELDOM_S)

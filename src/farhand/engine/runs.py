@@ -281,15 +281,12 @@ class Runs:
 
     def _with_waiting_calls(self, run: Run) -> Run:
         """The run, saying of the first placed call that waits for a machine why it does."""
-        told = [
-            (job, why)
-            for job in self._queue.waiting_calls(run.id)
-            if (why := self._queue.reason_of_job(job.id))
-        ]
-        if not told:
+        waiting = self._queue.waiting_calls(run.id)
+        told = ((job, why) for job in waiting if (why := self._queue.reason_of_job(job.id)))
+        job, why = next(told, (None, ""))
+        if job is None:
             return run
-        (job, why), more = told[0], len(told) - 1
-        others = f" and {more} more" if more else ""
+        others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
         return replace(run, message=f"{run.message}; {job.name}{others} {why}")
 
 

@@ -32,6 +32,7 @@ from .protocol import (
     encode_events,
 )
 from .reports import Reports, leftovers
+from .scratch import Scratch
 from .session import Session
 from .state import StateDirectory
 from .surroundings import Surroundings
@@ -69,6 +70,7 @@ class Holdings:
         self.cache = cache
         self.pool = pool
         self.cwd = cwd
+        self.scratch = Scratch(state.scratch)
         self.times = Times()
         self.runtime = ""
         self.limits: Dict[str, int] = {}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
@@ -16,6 +14,7 @@ from .engines import Ended, Engine, Key, Pool
 from .fates import exit_of, exit_without, fate_of
 from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply, Request, Times
 from .reports import Reports
+from .scratch import Scratch
 from .state import StateDirectory
 from .surroundings import Surroundings
 from .transfer import Claim
@@ -38,6 +37,7 @@ class Host(Protocol):
     state: StateDirectory
     cache: Cache
     pool: Pool
+    scratch: Scratch
     cwd: Optional[Path]
     checkout: Optional[Checkout]
     surroundings: Optional[Surroundings]
@@ -73,6 +73,7 @@ class Attempt:
         self._engine: Optional[Engine] = None
         self._ended: asyncio.Future[Optional[Ended]] = self._loop.create_future()
         self._retire = False
+        self._left_in_order = False
         self._said_at = float("-inf")
         self._stop: Optional[_Stop] = None
         self._fate: Optional[str] = None
@@ -82,7 +83,7 @@ class Attempt:
         self._tasks: set[asyncio.Task[None]] = set()
         self._preparing: Optional[asyncio.Task[Engine]] = None
         self._manifest: Optional[Path] = None
-        self._scratch = host.state.scratch / f"{assign.job}-{assign.lease}"
+        self._scratch: Optional[Path] = None
         self._frames: Dict[str, Callable[[Dict[str, Any]], None]] = {
             "bell": self._on_bell,
             "done": self._on_done,
@@ -136,7 +137,7 @@ class Attempt:
         if assign.kind == IMPORT and assign.fingerprint:
             self._manifest = await host.cache.blob(assign.fingerprint, self.claim)
         if host.cwd is None:
-            self._scratch.mkdir(exist_ok=True)
+            self._scratch = host.scratch.take()
         engine = await host.pool.obtain(self._key(), runtime, self)
         if engine.end is not None:
             self._fate = self._fate or fate_of(engine.end)
@@ -182,6 +183,7 @@ class Attempt:
             self._bell.cancel()
         self._engine = None
         if end is None:
+            self._left_in_order = not self._retire
             engine.drain_output()
             alone = bool(engine.key.isolated)
             self._host.pool.release(engine, self._retire or alone or self._stop is not None)
@@ -208,15 +210,10 @@ class Attempt:
         self._host.wake()
 
     async def _clear_scratch(self) -> None:
-        """Remove the job's directory; what it left there may be large, and heartbeats do not wait for it."""
-        if self._host.cwd is not None:
-            return  # it had none
-        try:
-            os.rmdir(self._scratch)
-        except FileNotFoundError:
-            return
-        except OSError:
-            await self._loop.run_in_executor(None, shutil.rmtree, self._scratch, True)
+        """Give the job's directory back; what it left may be large, and heartbeats do not wait for it."""
+        scratch, path = self._host.scratch, self._scratch
+        if path is not None and not (self._left_in_order and scratch.keep(path)):
+            await self._loop.run_in_executor(None, scratch.remove, path)
 
     def _job(self) -> Dict[str, Any]:
         assign, host = self.assign, self._host
@@ -233,7 +230,7 @@ class Attempt:
             "bundle_dir": str(self._bundle),
             "manifest": str(self._manifest) if self._manifest else None,
             "checkout": str(host.checkout.root) if host.checkout else None,
-            "cwd": str(host.cwd or self._scratch),
+            "cwd": str(self._scratch or host.cwd),
             "spool": str(self.reports.engine_path),
             "blobs": str(self.reports.outgoing),
             "kept": assign.kept,
