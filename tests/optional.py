@@ -50,7 +50,8 @@ COMPONENTS = {
             "the console in a real browser",
             installed_in_ci=True,
         ),
-        Component("Slurm", ("sbatch",), "provisioning by a real Slurm"),
+        Component("Slurm", ("slurmctld",), "provisioning by a real Slurm", installed_in_ci=True),
+        Component("OpenSSH", ("sshd",), "a login node behind a real ssh", installed_in_ci=True),
         Component(
             "PostgreSQL", ("initdb",), "the store on PostgreSQL", installed_in_ci=True, package="psycopg"
         ),

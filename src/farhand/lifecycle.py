@@ -70,7 +70,18 @@ TASK: Table = _table(
 )
 """A task run. A later attempt of its run executes again what did not complete."""
 
-TABLES: Mapping[str, Table] = {"run": RUN, "job": JOB, "task": TASK}
+MACHINE: Table = _table(
+    asked="pending running attached leaving ended",
+    pending="running attached leaving ended",
+    running="pending attached leaving ended",
+    attached="pending running leaving ended",
+    leaving="ended",
+    ended="",
+)
+"""A machine that a provisioner was asked for. `asked` is not known to have been accepted, `attached` has its
+worker online; a scheduler may put one back into its queue. `leaving` is to be given back."""
+
+TABLES: Mapping[str, Table] = {"run": RUN, "job": JOB, "task": TASK, "machine": MACHINE}
 
 
 def is_terminal(table: Table, state: str) -> bool:

@@ -422,6 +422,33 @@ class Invitation:
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine that a provisioner was asked for. ``name`` is that of its worker, and of what the scheduler
+    knows it by; ``external`` is the scheduler's own id, empty until that is known.
+
+    ``reason`` is the scheduler's word for its state, or the last thing that went wrong; ``tries`` counts the
+    submissions. ``since`` is when it came into its state, ``waits_since`` when it was asked for, or put back
+    into the scheduler's queue; ``expires_at`` ends its token.
+    """
+
+    name: str
+    provisioner: str
+    profile: str
+    state: str
+    labels: tuple[str, ...]
+    jti: str
+    expires_at: float
+    asked_at: float
+    since: float
+    waits_since: float
+    reason: str = ""
+    external: str = ""
+    tries: int = 0
+    attached_at: float | None = None
+    ended_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """A credential as it is listed; the secret itself is not kept."""
 

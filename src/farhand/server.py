@@ -39,6 +39,7 @@ from .engine.watcher import Watcher
 from .errors import Usage
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
+from .provision.provisioning import Provisioning
 from .store import Store
 from .tls import Certificate, read_certificate
 from .web.front import Front
@@ -124,6 +125,7 @@ class Server:
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port, certificate)
         watcher = Watcher(services.projects, config.root, config.inspect_s) if config.root else None
+        provisioning = Provisioning(services.machines, config.root or config.home, settings.url, settings.pin)
         try:
             await services.start()
             local.start()
@@ -131,9 +133,11 @@ class Server:
             _write_address(config.home, address, settings.pin)
             if watcher is not None:
                 watcher.start()
-            await self._until_stopped(serving, self._become_ready(services, watcher, front, address))
+            begin = self._become_ready(services, watcher, provisioning, front, address)
+            await self._until_stopped(serving, begin)
         finally:
             services.dispatcher.hold_back()
+            await provisioning.close()
             if watcher is not None:
                 await watcher.stop()
             await local.end()
@@ -149,7 +153,12 @@ class Server:
         self._say(f"{root} has {names}")
 
     async def _become_ready(
-        self, services: Services, watcher: Watcher | None, front: Front, address: str
+        self,
+        services: Services,
+        watcher: Watcher | None,
+        provisioning: Provisioning,
+        front: Front,
+        address: str,
     ) -> None:
         """Load the application, wait for the first look at the project, then say that everything is there."""
         app = await asyncio.to_thread(_application, services, front.settings)
@@ -157,6 +166,8 @@ class Server:
         if watcher is not None:
             self._tell(self._config.root, await watcher.ready())
         services.scheduler.start()
+        await provisioning.open()
+        provisioning.start()
         services.ready = True
         self._say(f"farhand serves on {address}")
         self._say(f"sign in: {address}/{app.state.sessions.link()}")

@@ -24,6 +24,7 @@ class Kind:
 
 REASONS = {
     "requires_python": Kind(for_good=True),
+    "ends_too_soon": Kind(for_good=True),
     "checkout_differs": Kind(for_good=True),
     "checkout_unknown": Kind(for_good=False),
     "code_missing": Kind(for_good=True, ends=True),
@@ -33,8 +34,8 @@ REASONS = {
 }
 """Code of a refusal → what follows from it."""
 
-_REPAIRABLE = frozenset({"checkout_differs"})
-"""Reasons that a person can take away where the job waits: it is not failed while one of them is left."""
+_REPAIRABLE = frozenset({"checkout_differs", "ends_too_soon"})
+"""Reasons that another machine, or a person, can take away: a job is not failed while one of them is left."""
 
 _FILES_NAMED = 5
 

@@ -29,7 +29,12 @@ from farhand.lifecycle import (
 )
 from farhand.model import RetryDelay
 
-INITIAL = {"run": RUN_INITIAL, "job": frozenset({"queued"}), "task": frozenset({"queued"})}
+INITIAL = {
+    "run": RUN_INITIAL,
+    "job": frozenset({"queued"}),
+    "task": frozenset({"queued"}),
+    "machine": frozenset({"asked"}),
+}
 ENDINGS = ("completed", "failed", "timeout", "cancelled", "crashed", "stopped", "not_started", "lost")
 NOBODYS_FAULT = ("stopped", "not_started", "lost")
 

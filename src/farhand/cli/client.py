@@ -69,9 +69,10 @@ class Client:
         asked = {name: value for name, value in params.items() if value is not None}
         return self._send("GET", path, params=asked).json()
 
-    def post(self, path: str, body: Any = None) -> Any:
-        """The decoded answer to POST."""
-        return self._send("POST", path, json=body).json()
+    def post(self, path: str, body: Any = None, timeout_s: float | None = None) -> Any:
+        """The decoded answer to POST, which may take longer than usual with a ``timeout_s``."""
+        patience = {} if timeout_s is None else {"timeout": timeout_s}
+        return self._send("POST", path, json=body, **patience).json()
 
     def put(self, path: str, body: Any = None) -> Any:
         """The decoded answer to PUT."""

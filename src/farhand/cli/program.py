@@ -42,6 +42,7 @@ COMMANDS = (
     Entry("artifacts", "artifacts", "The files that runs saved."),
     Entry("schedules", "schedules", "What the server starts by the clock."),
     Entry("workers", "workers", "The machines that work for the server."),
+    Entry("provisioners", "provisioners", "What can start machines: a batch scheduler, or any script."),
     Entry("backup", "backup", "Copy the store, its files and keys to FILE, while runs go on."),
     Entry("restore", "backup", "Make a new home from FILE."),
     Entry("tokens", "tokens", "Credentials for machines and people."),

@@ -107,6 +107,7 @@ class Attachments:
         member.link, member.state = link, AWAITED
         member.instance, member.host, member.boot_id = hello.instance, hello.host, hello.boot_id
         member.python, member.checkout, member.git = hello.python, hello.checkout or "", hello.git
+        member.ends_at = hello.ends_at
         member.differs, member.compared = {}, frozenset()
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
         member.inventory = _inventory(hello)
@@ -296,7 +297,7 @@ class Attachments:
         return found
 
 
-_TOLD = ("inventory", "status_url", "service_host", "shared_paths")
+_TOLD = ("inventory", "status_url", "service_host", "shared_paths", "ends_at")
 
 
 def _reported(hello: protocol.Hello) -> Json:

@@ -7,11 +7,11 @@ the worker drains or leaves, and when a job of a higher priority comes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..model import LOCAL_WORKER, Job
 from ..placement import Placement, Reservation, Wanted, choose, place, refuse_server, soonest
-from ..resources import need
+from ..resources import lacks, need
 from .fitness import Fitness
 from .fleet import ONLINE, Fleet, Member
 from .queue import Lane, Queue, earlier_until
@@ -28,12 +28,33 @@ class Chosen:
     fell_back: bool = False
 
 
+class Beyond:
+    """What can be had beyond the workers that are there: nothing, unless somebody provides it."""
+
+    def lacking(self, unserved: list[tuple[Job, Lane]]) -> None:
+        """These are the heads of lanes that no worker which is there could ever serve, as of now."""
+
+    def asked_for(self, worker: str) -> bool:
+        """Whether a worker is a machine that was asked for, so that another could be."""
+        return False
+
+    def note(self, job: Job) -> str:
+        """What was asked for on behalf of a job."""
+        return ""
+
+
 class Choosing:
     """Chooses, reserves, and says why not."""
 
     def __init__(
-        self, fleet: Fleet, queue: Queue, fitness: Fitness, reserve_after_s: float = RESERVE_AFTER_S
+        self,
+        fleet: Fleet,
+        queue: Queue,
+        fitness: Fitness,
+        reserve_after_s: float = RESERVE_AFTER_S,
+        beyond: Beyond | None = None,
     ) -> None:
+        self._beyond = beyond or Beyond()
         self._fleet = fleet
         self._fitness = fitness
         self._queue = queue
@@ -97,7 +118,22 @@ class Choosing:
 
     def explain(self, job: Job, now: float) -> Placement:
         """Every worker with the reason against it, as things are when this is asked."""
-        return place(self.wanted(job, self._queue.lane_of(job)), self._fitness.candidates(job), now)
+        found = place(self.wanted(job, self._queue.lane_of(job)), self._fitness.candidates(job), now)
+        note = self._beyond.note(job) if all(refusal.for_good for refusal in found.refusals) else ""
+        return replace(found, message=f"{found.message}; {note}") if note else found
+
+    def is_unserved(self, job: Job) -> bool:
+        """Whether a job that could not be placed waits for a machine that is not there.
+
+        A worker that could take it and is merely busy will do so, unless it is one that was asked for: of
+        those there may be more.
+        """
+        return not any(self._could(job, member) and self._will(job, member) for member in self._able(job))
+
+    def _will(self, job: Job, member: Member) -> bool:
+        if not self._beyond.asked_for(member.name):
+            return True
+        return not lacks(need(job.ask), member.candidate.in_use, member.capacity)
 
     # ------------------------------------------------------------ reservations
 

@@ -27,7 +27,7 @@ from ..store.calls import called_by
 from ..store.jobs import Leased
 from ..suitability import last_word
 from .bus import Bus
-from .choosing import RESERVE_AFTER_S, Choosing, Chosen
+from .choosing import RESERVE_AFTER_S, Beyond, Choosing, Chosen
 from .consequences import Consequences
 from .fitness import ARGUMENTS, MISSING, Fitness
 from .fleet import Fleet, Member
@@ -58,6 +58,7 @@ class Dispatcher(Service):
         fitness: Fitness,
         handed_over: Callable[[float], None] = lambda _: None,
         reserve_after_s: float = RESERVE_AFTER_S,
+        beyond: Beyond | None = None,
     ) -> None:
         super().__init__()
         self._store = store
@@ -67,7 +68,9 @@ class Dispatcher(Service):
         self._consequences = consequences
         self._wakeup = wakeup
         self._fitness = fitness
-        self._choosing = Choosing(fleet, queue, fitness, reserve_after_s)
+        self._beyond = beyond or Beyond()
+        self._choosing = Choosing(fleet, queue, fitness, reserve_after_s, self._beyond)
+        self._unserved: list[tuple[Job, Lane]] = []
         self._reserve_at: float | None = None
         self._grants: list[Grant] | None = None
         self._hands = HandOver(
@@ -97,6 +100,7 @@ class Dispatcher(Service):
         """Promise slots until nothing more can be placed. A lane whose head cannot be placed is done with."""
         now = self._now()
         self._reserve_at = None
+        self._unserved = []
         self._choosing.review()
         for member, job in self._fleet.unblocked():
             self._let_go_on(member, job)
@@ -107,6 +111,7 @@ class Dispatcher(Service):
             job = self._queue.head(lane)
             if job is not None and self._place(job, lane, now):
                 self._push(lanes, lane)
+        self._beyond.lacking(self._unserved)
 
     def _let_go_on(self, member: Member, job: Job) -> None:
         """A job that was blocked takes a slot again, before anything that is queued."""
@@ -160,6 +165,8 @@ class Dispatcher(Service):
         self._queue.explain(lane, lambda: self._choosing.explain(job, self._now()))
         if self._choosing.may_be_hopeless(job) and self._look_into(job, self._choosing.explain(job, now)):
             return True
+        if self._choosing.is_unserved(job):
+            self._unserved.append((job, lane))
         due_at = self._choosing.reserve(job, lane, now)
         if due_at is not None:
             self._reserve_at = min(due_at, self._reserve_at or due_at)

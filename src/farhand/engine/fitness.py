@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,9 @@ log = logging.getLogger("farhand")
 
 ARGUMENTS, MISSING = "arguments_do_not_load", "code_missing"
 _JOBS_MAX = 10_000
+
+ENDS_S = 30.0
+"""A worker ends its engines so long before its machine is taken away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class Fitness:
         """The first reason against a worker, those that need no asking before those that do."""
         return (
             self._python(job.ask, member)
+            or _time(job, member)
             or self._checkout(job.fingerprint, member)
             or self._arguments_of(job, member)
             or self.imports.against(code_of(job), member)
@@ -177,3 +182,15 @@ class Fitness:
         if unfit is None:
             return None
         return refusal(member.name, ARGUMENTS, f"cannot load its arguments: {unfit.message}")
+
+
+def _time(job: Job, member: Member) -> Refusal | None:
+    """A job that may take longer than its machine is there is not begun on it; one without timeout is."""
+    timeout_s = job.settings.timeout_s
+    if member.ends_at is None or timeout_s is None:
+        return None
+    left_s = max(0.0, member.ends_at - ENDS_S - time.time())
+    if timeout_s <= left_s:
+        return None
+    message = f"has its machine for {left_s:.0f} s more, and it may take {timeout_s:g} s"
+    return refusal(member.name, "ends_too_soon", message)

@@ -73,9 +73,9 @@ class Member:
     made, with what each will take; ``parting``: leases whose end is being recorded; ``reserved``: who has
     its next free amounts; ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a
     message; ``behind``: the jobs of which it has not told everything yet, as its last heartbeat said;
-    ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new. One that
-    works in a ``checkout`` was asked for ``compared`` fingerprints; ``differs`` has its answers: the files
-    that differ.
+    ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
+    when its machine is taken away. One that works in a ``checkout`` was asked for ``compared`` fingerprints;
+    ``differs`` has its answers: the files that differ.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Member:
     environment: str = ""
     checkout: str = ""
     git: str = ""
+    ends_at: float | None = None
     differs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     compared: frozenset[str] = frozenset()
     boot_id: str = ""

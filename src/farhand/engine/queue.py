@@ -43,7 +43,8 @@ class Lane(NamedTuple):
 
     ``module`` is that of their code; ``flow`` is set where its runs share a limit; ``alone`` is the one job
     of a lane of its own; ``earlier`` is the worker they were on, which they prefer for a while; ``kin`` are
-    the workers on which ancestors are live, with the GPUs and memory kept there.
+    the workers on which ancestors are live, with the GPUs and memory kept there; ``timeout_s`` must fit in
+    the time that a machine has left.
     """
 
     ask: Ask
@@ -54,6 +55,7 @@ class Lane(NamedTuple):
     depth: int = 0
     earlier: str = ""
     kin: frozenset[tuple[str, Amounts]] = frozenset()
+    timeout_s: float | None = None
 
 
 Reason = Callable[[], Placement]
@@ -161,6 +163,11 @@ class Queue:
         """The first job of a lane."""
         entries = self._settled(lane) if lane in self._lanes else None
         return entries[0][-1] if entries else None
+
+    def size_of(self, lane: Lane, at_most: int) -> int:
+        """How many jobs wait in a lane; no more than ``at_most`` are counted."""
+        entries = itertools.islice(self._lanes.get(lane, ()), at_most)
+        return sum(1 for entry in entries if self._places.get(entry[2]) == (lane, entry[3]))
 
     def lane_of(self, job: Job) -> Lane | None:
         """The lane in which a job waits; None for one that is not due or not queued."""
@@ -270,6 +277,7 @@ class Queue:
             job.depth,
             job.last_worker or "" if earlier_until(job) > now else "",
             frozenset((each.worker, each.keeps) for each in kin),
+            job.settings.timeout_s,
         )
 
     def _enter(self, job: Job, now: float) -> None:

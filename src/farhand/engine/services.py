@@ -28,6 +28,7 @@ from .flows import Flows
 from .importchecks import AGAIN_S, TIMEOUT_S, ImportChecks
 from .inbox import Inbox
 from .invitations import Invitations
+from .machines import Machines
 from .masking import Masker
 from .needs import Needs
 from .operations import Operations
@@ -80,6 +81,11 @@ class Services:
         self.fitness = Fitness(self.fleet, self.imports, self.queue, wakeup)
         consequences = Consequences(self.queue, self.fleet, self.bus, wakeup, self.fitness)
         self.vitals = Vitals(self.bus)
+        self.worker_events = WorkerEvents(store, self.bus)
+        self.rescuer = Rescuer(store, self.fleet, consequences, self.worker_events)
+        self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, wakeup)
+        self.tokens = Tokens(store, home, environment, on_end=self.operations.expel)
+        self.machines = Machines(store, self.tokens, self.fleet, self.queue, self.bus, wakeup)
         self.dispatcher = Dispatcher(
             store,
             self.queue,
@@ -90,9 +96,8 @@ class Services:
             self.fitness,
             self.vitals.handed_over,
             reserve_after_s,
+            self.machines,
         )
-        self.worker_events = WorkerEvents(store, self.bus)
-        self.rescuer = Rescuer(store, self.fleet, consequences, self.worker_events)
         self.attachments = Attachments(
             store,
             self.fleet,
@@ -103,7 +108,6 @@ class Services:
             self.fitness,
             self.worker_events,
         )
-        self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, wakeup)
         self.overdue = Overdue(store, self.fleet, consequences)
         self.reports = Reports(
             store, consequences, self.fleet, self.imports, self.overdue.look, self.dispatcher
@@ -112,13 +116,12 @@ class Services:
         self.flows = Flows(store)
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
         self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
-        self.resources = Resources(self.fleet, self.queue)
+        self.resources = Resources(self.fleet, self.queue, self.machines.outstanding)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, consequences, self.bus)
         self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.fitness.offered)
         self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
-        self.tokens = Tokens(store, home, environment, on_end=self.operations.expel)
         self.invitations = Invitations(store, self.tokens)
         self.audit = Audit(store, self.masker)
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)

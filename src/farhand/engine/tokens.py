@@ -35,7 +35,7 @@ USED_EVERY_S = 60.0
 """A token's last use is written at most this often."""
 
 _ALGORITHM = "EdDSA"
-_LABEL_PATTERN = NAME_PATTERN.replace(r"._-", r"._=-")
+LABEL_PATTERN = NAME_PATTERN.replace(r"._-", r"._=-")
 _LOCAL_PREFIX = "local-"
 _VERIFIED_MAX = 1000
 
@@ -216,7 +216,7 @@ def draft(name: str, role: str, labels: tuple[str, ...], expires_s: float) -> To
         raise Usage(f"labels say what a worker may be; a token of role {role} has none")
     if name in RESERVED_NAMES:
         raise Usage(f"{name!r} is reserved; choose another name")
-    for word, pattern in ((name, NAME_PATTERN), *((label, _LABEL_PATTERN) for label in labels)):
+    for word, pattern in ((name, NAME_PATTERN), *((label, LABEL_PATTERN) for label in labels)):
         if re.fullmatch(pattern, word) is None:
             raise Usage(f"{word!r} is not a name: lower-case letters, digits, '.', '_' and '-', at most 63")
     if expires_s <= 0:

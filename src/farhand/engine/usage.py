@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..placement import asked
 from ..resources import NAMES, Amounts, Capacity, held_by
 from .fleet import OFFLINE, Fleet, Holding, Member, lease_of
+from .machines import MachineView
 from .queue import Queue, order_of
 
 WAITING_MAX = 200
@@ -59,17 +61,24 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Every attached worker by name, and the first of the ``queued`` jobs."""
+    """Every attached worker by name, and the first of the ``queued`` jobs.
+
+    ``machines`` are those that provisioners were asked for and that have not ended.
+    """
 
     workers: list[WorkerUsage]
     waiting: list[WaitingJob]
     queued: int
+    machines: list[MachineView]
 
 
 class Resources:
     """Answers from memory, as the dispatcher sees it."""
 
-    def __init__(self, fleet: Fleet, queue: Queue) -> None:
+    def __init__(
+        self, fleet: Fleet, queue: Queue, outstanding: Callable[[], list[MachineView]] = lambda: []
+    ) -> None:
+        self._outstanding = outstanding
         self._fleet = fleet
         self._queue = queue
 
@@ -85,7 +94,8 @@ class Resources:
             for job in first
             if (why := self._queue.waiting(job.id)) is not None
         ]  # fmt: skip
-        return Usage([_of(member) for member in members], waiting, len(self._queue))
+        workers = [_of(member) for member in members]
+        return Usage(workers, waiting, len(self._queue), self._outstanding())
 
 
 def _of(member: Member) -> WorkerUsage:

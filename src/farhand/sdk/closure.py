@@ -13,6 +13,7 @@ from .loading import import_roots
 FILE_BYTES_MAX = 1024 * 1024
 TOTAL_BYTES_MAX = 16 * 1024 * 1024
 ENTRIES_MAX = 20_000
+_SETTINGS = frozenset({"conftest.py", "farhand.toml", "provisioners.json"})
 _SKIPPED = frozenset({"__pycache__", "node_modules", "venv", "env", "site-packages"})
 _TESTS = frozenset({"tests", "test"})
 
@@ -77,7 +78,7 @@ def digests_of(root: Path, names: Iterable[str]) -> Dict[str, str]:
 
 def _is_apart(name: str) -> bool:
     """Whether a file is no part of what flows need: hidden, a test, compiled, or farhand's own settings."""
-    if name.startswith(".") or name.endswith(".pyc") or name in ("conftest.py", "farhand.toml"):
+    if name.startswith(".") or name.endswith(".pyc") or name in _SETTINGS:
         return True
     return name.startswith("test_") and name.endswith(".py")
 

@@ -28,6 +28,7 @@ from .invitations import Invitations
 from .jobs import Jobs
 from .journals import Journals
 from .logs import Logs
+from .machines import Machines
 from .meta import Meta
 from .metrics import Metrics
 from .projects import Projects
@@ -67,6 +68,7 @@ class Store:
         self.workers = Workers(database)
         self.tokens = Tokens(database)
         self.invitations = Invitations(database)
+        self.machines = Machines(database)
         self.audit = Audit(database)
         self.secrets = Secrets(database)
         self.variables = Variables(database)

@@ -24,6 +24,7 @@ from ..model import (
     JobSettings,
     Json,
     LeftOut,
+    Machine,
     Project,
     Run,
     Schedule,
@@ -151,6 +152,7 @@ EVENTS = Mapper(Event, "events", {"details": Json})
 WORKERS = Mapper(Worker, "workers", {"labels": tuple[str, ...], "reported": Json})
 TOKENS = Mapper(Token, "tokens", {"labels": tuple[str, ...]})
 INVITATIONS = Mapper(Invitation, "invitations", {"labels": tuple[str, ...]})
+MACHINES = Mapper(Machine, "machines", {"labels": tuple[str, ...]})
 AUDIT = Mapper(AuditEntry, "audit", {"details": Json})
 SECRETS = Mapper(Secret, "secrets")
 VARIABLES = Mapper(Variable, "variables")

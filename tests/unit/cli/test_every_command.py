@@ -71,6 +71,8 @@ SAMPLES = {
     "schedules pause": Sample("train.0a"),
     "schedules resume": Sample("train.0a"),
     "workers list": Sample(),
+    "provisioners list": Sample(),
+    "provisioners test": Sample("hpc"),
     "workers show": Sample("gpu1"),
     "workers drain": Sample("gpu1"),
     "workers resume": Sample("gpu1"),

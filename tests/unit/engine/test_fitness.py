@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from farhand.engine.fitness import FlowCode
-from farhand.model import Job
+from farhand.model import Job, JobSettings
 from farhand_worker import protocol
 from tests.unit.engine.records import FLOW, FakeLink, a_hello
 from tests.unit.engine.world import World
@@ -108,3 +109,19 @@ async def test_a_change_of_what_is_installed_is_an_event_from_the_second_on(worl
     assert stored is not None
     assert stored.environment == "sha256:2"
     assert stored.environment_at is not None
+
+
+@pytest.mark.fault("4.9")
+async def test_a_job_is_not_begun_on_a_machine_that_is_taken_away_before_it_must_have_ended(
+    world: World,
+) -> None:
+    """B083: it waits for another, one that fits is placed behind it, and it never counts as failed."""
+    await world.attach(a_hello(ends_at=time.time() + 300))
+    long = await world.start_run(settings=JobSettings(timeout_s=1800))
+    short = await world.start_run(settings=JobSettings(timeout_s=60))
+    await world.hand_over()
+    code, message = reason(world, long)
+    assert code == "ends_too_soon"
+    assert "and it may take 1800 s" in message
+    assert (await world.job(short)).state == "leased"
+    assert (await world.job(long)).state == "queued"

@@ -20,6 +20,7 @@ from farhand.engine.blob_access import BlobAccess
 from farhand.engine.bus import Bus, Notice
 from farhand.engine.doctor import Finding, Report, SettingShown, WorkerClock
 from farhand.engine.fitness import FlowCode
+from farhand.engine.machines import Check, MachineView, ProvisionerView, Provisions
 from farhand.engine.masking import Masker
 from farhand.engine.packing import Offer
 from farhand.engine.pruner import Deleted
@@ -56,6 +57,7 @@ from farhand.model import (
     Worker,
 )
 from farhand.placement import Refusal
+from farhand.provisioning import Shape
 from farhand.sdk.sizes import size_mb_of
 
 T0 = 1_700_000_000.0
@@ -443,7 +445,26 @@ class FakeVariables:
 
 class FakeResources:
     def usage(self) -> Usage:
-        return Usage([], [], 0)
+        return Usage([], [], 0, [])
+
+
+class FakeMachines:
+    """One provisioner that was asked for a machine, and works."""
+
+    async def provisions(self) -> Provisions:
+        shape = Shape("hpc", "gpu-small", ("gpu",), cpus=4, gpus=1, ram_mb=16_000)
+        hpc = ProvisionerView("hpc", "slurm", "me@login", (shape,), "cancel", 900.0, 300.0)
+        words = "requested hpc/gpu-small, Slurm job 4242, PENDING: Priority"
+        asked = MachineView(
+            "hpc-gpu-small-1f", "hpc", "gpu-small", "pending", "Slurm job 4242", "PENDING: Priority", words,
+            T0, 61.0, 1, None, None,
+        )  # fmt: skip
+        return Provisions([hpc], [asked], "provisioners.json is no JSON")
+
+    async def test(self, name: str, submit: bool) -> list[Check]:
+        if name != "hpc":
+            raise NotFound(f"there is no provisioner {name!r}; there are hpc")
+        return [Check("run a command on me@login", True, "")]
 
 
 class FakeFlavors:
@@ -595,6 +616,7 @@ class FakeServices:
         self.variables = FakeVariables()
         self.flavors = FakeFlavors()
         self.resources = FakeResources()
+        self.machines = FakeMachines()
         self.doctor = FakeDoctor()
         self.fleet = FakeFleet()
         self.pruner = FakePruner(self.runs, self.flows)

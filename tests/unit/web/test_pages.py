@@ -419,3 +419,12 @@ def test_the_page_of_the_api_shows_every_route_with_its_parameters_body_and_answ
 )
 def test_a_schema_is_told_in_words(shape: dict[str, Any], words: str) -> None:
     assert takes(shape) == words
+
+
+def test_the_workers_page_shows_what_was_asked_of_provisioners_and_what_is_wrong(app: Any) -> None:
+    for path in ("/workers", "/fragments/workers"):
+        page = signed_in(app).get(path).text
+        assert "hpc/gpu-small" in page
+        assert "Slurm job 4242" in page
+        assert "PENDING: Priority" in page
+        assert "provisioners.json is no JSON" in page

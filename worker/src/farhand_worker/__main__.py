@@ -83,7 +83,7 @@ async def _serve(options: Options, state: StateDirectory) -> int:
     agent = Agent(options, state)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, agent.signalled)
+        loop.add_signal_handler(number, agent.signalled, number)
     return await agent.run()
 
 

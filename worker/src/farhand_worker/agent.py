@@ -6,12 +6,15 @@ import asyncio
 import logging
 import os
 import shutil
-from typing import Any, Coroutine, Optional, Set
+import signal
+from typing import Any, Coroutine, List, Optional, Set
 
+from .allocation import leads
 from .attendance import Attendance
 from .blobs import BlobCache, NotFetched
 from .cache import Cache
 from .checkout import Checkout
+from .clock import wall_now
 from .dial import DialRefused
 from .engines import Pool
 from .environment import user_environment
@@ -80,6 +83,7 @@ class Agent:
         self._leaving = False
         self._orphan: Optional[asyncio.TimerHandle] = None
         self._idle: Optional[Idle] = None
+        self._ends: List[asyncio.TimerHandle] = []
 
     # ------------------------------------------------------------ the life of it
 
@@ -99,6 +103,7 @@ class Agent:
             _log.info("kept from user code, as they look like credentials: %s", ", ".join(self._withheld))
         if self._options.max_idle_s is not None:
             self._idle = Idle(self._options.max_idle_s, self._busy, self._leave_idle)
+        self._watch_the_end()
         self._heard()
         self._background(self._attend())
         self._background(self._surroundings.watch())
@@ -138,6 +143,8 @@ class Agent:
             self._orphan.cancel()
         if self._idle is not None:
             self._idle.close()
+        for timer in self._ends:
+            timer.cancel()
         self._holdings.close()
         for task in self._tasks:
             task.cancel()
@@ -158,9 +165,14 @@ class Agent:
 
     # ------------------------------------------------------------ the ways it ends
 
-    def signalled(self) -> None:
-        """SIGTERM or Ctrl-C: the first drains, the second ends engines with grace, a third at once."""
+    def signalled(self, number: int = signal.SIGINT) -> None:
+        """SIGTERM or Ctrl-C: the first drains, the second ends engines with grace, a third at once.
+
+        In an allocation SIGTERM is the scheduler's, who kills soon: its first counts as the second.
+        """
         self._signals += 1
+        if self._signals == 1 and number == signal.SIGTERM and self._options.allocation is not None:
+            self._signals = 2
         running = len(self._holdings.running)
         if self._signals == 1:
             _log.info("draining: takes nothing new, %d jobs to finish", running)
@@ -175,6 +187,25 @@ class Agent:
     def _say_draining(self) -> None:
         if self._signals == 1:
             self._attendance.say_hello_again("draining")
+
+    def _watch_the_end(self) -> None:
+        """Be done with work before the machine is taken away."""
+        allocation = self._options.allocation
+        if allocation is None or allocation.ends_at is None:
+            return
+        left_s = max(0.0, allocation.ends_at - wall_now())
+        lead = leads(left_s, self._holdings.times.grace_s)
+        self._ends = [
+            self._loop.call_later(left_s - lead.drain_s, self._allocation_ends, 1),
+            self._loop.call_later(left_s - lead.stop_s, self._allocation_ends, 2),
+        ]
+
+    def _allocation_ends(self, signals: int) -> None:
+        """As if so many signals had come, unless they have."""
+        if self._signals < signals:
+            _log.info("the allocation ends soon")
+            self._signals = signals - 1
+            self.signalled()
 
     def _stop(self, why: str, linger_s: float) -> None:
         running = self._holdings.running

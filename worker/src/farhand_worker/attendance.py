@@ -203,6 +203,7 @@ class Attendance:
             checkout=None if self._options.checkout is None else str(self._options.checkout),
             git=self._surroundings.git,
             environment=self._surroundings.environment,
+            ends_at=None if self._options.allocation is None else self._options.allocation.ends_at,
         )
 
     def _welcome(self, message: Welcome, sent_at: float, address: Address) -> None:

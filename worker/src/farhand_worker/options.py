@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Callable, List, Mapping, Optional, Tuple
 
 from .address import Address, BadAddress, parse
+from .allocation import Allocation, allocation
 from .blobs import BYTES_MAX
 from .credential import credential
 from .interpreter import interpreter
@@ -49,6 +50,7 @@ class Options:
     cwd: Optional[Path] = None
     checkout: Optional[Path] = None
     orphan_s: Optional[float] = None
+    allocation: Optional[Allocation] = None
 
 
 def options(values: Values, code: str = "") -> Options:
@@ -87,6 +89,8 @@ def options(values: Values, code: str = "") -> Options:
         cwd=cwd,
         checkout=_checkout(values["checkout"]),
         orphan_s=values["orphan_s"],
+        # A server's own worker is no allocation's, wherever the server was started.
+        allocation=None if values["url_file"] is not None else allocation(os.environ),
     )
 
 

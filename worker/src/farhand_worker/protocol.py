@@ -135,7 +135,7 @@ class Hello:
     its machine; ``service_host`` the name by which others reach the services it keeps; ``shared_paths`` the
     directories that lie on the same storage as the server's under the same path. ``checkout`` is the
     directory with its own copy of the code that it works in, at ``git``; ``environment`` the digest of what
-    is installed there, once that is known.
+    is installed there, once that is known; ``ends_at`` when its machine is taken away, where that is known.
     """
 
     type: ClassVar[str] = "hello"
@@ -160,6 +160,7 @@ class Hello:
     checkout: Optional[str] = None
     git: str = ""
     environment: str = ""
+    ends_at: Optional[float] = None
 
 
 @dataclass(frozen=True)

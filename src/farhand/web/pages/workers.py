@@ -36,7 +36,11 @@ async def rows(request: Request, services: Asking, visitor: Visitor) -> Response
 async def _all(services: Services) -> dict[str, Any]:
     workers = await services.workers.list()
     names = [status.worker.name for status in workers]
-    return {"workers": workers, "drift": {name: services.fitness.drift(name) for name in names}}
+    return {
+        "workers": workers,
+        "drift": {name: services.fitness.drift(name) for name in names},
+        "provisions": await services.machines.provisions(),
+    }
 
 
 @router.get("/workers/{name}")

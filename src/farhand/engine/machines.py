@@ -1,0 +1,328 @@
+"""Machines that provisioners were asked for, and what of the queue they are for.
+
+Here is what the rest of the server knows of provisioning: the dispatcher says which jobs no worker that is
+there could ever take, and is told in words what was asked for on their behalf. Who talks to schedulers is
+`farhand.provision`, which works on these records.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import Conflict, FarhandError, NotFound, Usage
+from ..model import Ask, Job, Machine
+from ..provisioning import Demand, Key, Shape, Standing, covers, smallest, wanted
+from ..store import Store
+from .bus import Bus, Notice
+from .choosing import Beyond
+from .fleet import LOST, ONLINE, Fleet
+from .queue import Lane, Queue
+from .roles import WORKER
+from .service import Wakeup
+from .tokens import Tokens, draft
+
+log = logging.getLogger("farhand")
+
+_COUNTED_MAX = 1000
+ENDED_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class MachineView:
+    """A machine that was asked for, as people see it. ``outstanding_s`` is how long ago that was."""
+
+    name: str
+    provisioner: str
+    profile: str
+    state: str
+    job: str
+    reason: str
+    message: str
+    asked_at: float
+    outstanding_s: float
+    tries: int
+    attached_at: float | None
+    ended_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionerView:
+    """A provisioner that is configured. ``trouble`` is what last went wrong, empty once all is well again."""
+
+    name: str
+    type: str
+    at: str
+    profiles: tuple[Shape, ...]
+    on_stop: str
+    provision_timeout_s: float
+    max_idle_s: float
+    trouble: str = ""
+    trouble_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Provisions:
+    """What can be asked for, what is outstanding, what ended last; ``trouble`` is that of the file."""
+
+    provisioners: list[ProvisionerView]
+    machines: list[MachineView]
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was tried with a provisioner, and what came of it."""
+
+    what: str
+    ok: bool
+    said: str
+
+
+Tester = Callable[[str, bool], Awaitable[list[Check]]]
+
+
+@dataclass
+class Machines(Beyond):
+    """The machines that have not ended, by name; every change of one is in the store first."""
+
+    store: Store
+    tokens: Tokens
+    fleet: Fleet
+    queue: Queue
+    bus: Bus
+    wakeup: Wakeup
+    changed: Wakeup = field(default_factory=Wakeup)
+    tester: Tester | None = None
+    trouble: str = ""
+    _open: dict[str, Machine] = field(default_factory=dict[str, Machine])
+    _views: dict[str, ProvisionerView] = field(default_factory=dict[str, ProvisionerView])
+    _lacking: list[tuple[Job, Lane]] = field(default_factory=list[tuple[Job, Lane]])
+    _disproved: set[tuple[Key, Ask]] = field(default_factory=set[tuple[Key, Ask]])
+
+    async def load(self) -> None:
+        """Read what an earlier server has asked for."""
+        self._open = {machine.name: machine for machine in await self.store.machines.open()}
+
+    # ------------------------------------------------------------ for the dispatcher
+
+    def lacking(self, unserved: list[tuple[Job, Lane]]) -> None:
+        """These are the heads of lanes that no worker which is there could ever serve, as of now."""
+        if unserved or self._lacking:
+            self._lacking = unserved
+            self.changed.set()
+
+    def asked_for(self, worker: str) -> bool:
+        """Whether a worker is a machine that was asked for."""
+        return worker in self._open
+
+    def note(self, job: Job) -> str:
+        """What was asked for on behalf of a job that no worker could take; empty where there is nothing."""
+        shape = smallest(self.shapes, job.ask, self._disproved)
+        if shape is None:
+            disproved = next((key for key, ask in self._disproved if ask == job.ask), None)
+            return f"a machine of {'/'.join(disproved)} came and could not take it" if disproved else ""
+        awaited = [m for m in self._open.values() if _key(m) == shape.key and m.state != "attached"]
+        view = self._views.get(shape.provisioner)
+        if awaited:
+            return "; ".join(self.sentence(machine) for machine in awaited[:3])
+        return f"{shape.provisioner}: {view.trouble}" if view is not None and view.trouble else ""
+
+    # ------------------------------------------------------------ what is wanted
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Every profile there is."""
+        return tuple(shape for view in self._views.values() for shape in view.profiles)
+
+    def wanted(self) -> list[Shape]:
+        """The machines to ask for now."""
+        shapes = self.shapes
+        if not shapes:
+            return []
+        self._disprove(shapes)
+        demands = [Demand(job.ask, self.queue.size_of(lane, _COUNTED_MAX)) for job, lane in self._lacking]
+        return wanted(demands, shapes, self._standing(), self._disproved)
+
+    def needed(self, machine: Machine) -> bool:
+        """Whether anything that is queued could go to a machine that has not come yet."""
+        shape = next((s for s in self.shapes if s.key == _key(machine)), None)
+        return shape is None or any(covers(shape, job.ask) for job in self.queue.heads())
+
+    def _standing(self) -> dict[Key, Standing]:
+        found: dict[Key, Standing] = {}
+        for machine in self._open.values():
+            there = found.get(_key(machine), Standing())
+            attached = machine.state == "attached"
+            found[_key(machine)] = Standing(there.awaited + (not attached), there.attached + attached)
+        return found
+
+    def _disprove(self, shapes: Sequence[Shape]) -> None:
+        """A machine that came with less than its profile says: no other is asked for on that behalf."""
+        for job, _ in self._lacking:
+            shape = smallest(shapes, job.ask, self._disproved)
+            for machine in self._open.values() if shape is not None else ():
+                member = self.fleet.get(machine.name)
+                if shape is None or _key(machine) != shape.key or member is None or member.state != ONLINE:
+                    continue
+                if not member.draining and member not in self.fleet.able(job.ask):
+                    log.warning("%s has less than the profile %s says", machine.name, "/".join(shape.key))
+                    self._disproved.add((shape.key, job.ask))
+
+    # ------------------------------------------------------------ for whoever talks to schedulers
+
+    def of(self, provisioner: str) -> list[Machine]:
+        """The open machines of a provisioner."""
+        return [machine for machine in self._open.values() if machine.provisioner == provisioner]
+
+    def orphans(self) -> list[Machine]:
+        """Open machines whose provisioner is not configured any more."""
+        return [machine for machine in self._open.values() if machine.provisioner not in self._views]
+
+    def is_online(self, machine: Machine) -> bool:
+        """Whether its worker is there."""
+        member = self.fleet.get(machine.name)
+        return member is not None and member.state == ONLINE and member.link is not None
+
+    def is_lost(self, machine: Machine) -> bool:
+        """Whether its worker is not heard of, and may come back."""
+        member = self.fleet.get(machine.name)
+        return member is not None and (member.state == LOST or bool(member.holdings))
+
+    def offer(self, views: Iterable[ProvisionerView]) -> None:
+        """These provisioners there are from now on."""
+        self._views = {view.name: view for view in views}
+        self._disproved.clear()
+        self._tell()
+
+    def say(self, provisioner: str, trouble: str) -> None:
+        """What last went wrong with a provisioner, or nothing any more."""
+        view = self._views.get(provisioner)
+        if view is not None and view.trouble != trouble:
+            if trouble:
+                log.warning("provisioner %s: %s", provisioner, trouble)
+            at = time.time() if trouble else None
+            self._views[provisioner] = replace(view, trouble=trouble, trouble_at=at)
+            self._tell()
+
+    def say_of_file(self, trouble: str) -> None:
+        """What is wrong with the file of provisioners; the ones before it stay in force."""
+        if self.trouble != trouble:
+            self.trouble = trouble
+            self._tell()
+
+    async def ask_for(self, shape: Shape, name: str, valid_s: float) -> Machine:
+        """Record that a machine is to be asked for; nothing is submitted before that."""
+        token, now = draft(name, WORKER, shape.labels, valid_s), time.time()
+        machine = Machine(name, *shape.key, "asked", shape.labels, token.jti, token.expires_at, now, now, now)
+        await self.store.machines.add(machine, token)
+        self._open[name] = machine
+        await self._record(machine)
+        return machine
+
+    async def token_of(self, machine: Machine) -> str:
+        """The token of its worker. Raises `NotFound` when that is gone or has been revoked."""
+        token = await self.store.tokens.get(machine.jti)
+        if token is None or token.revoked_at is not None:
+            raise NotFound(f"the token of {machine.name} has been revoked")
+        return self.tokens.text_of(token)
+
+    async def change(self, machine: Machine, state: str = "", **fields: Any) -> Machine:
+        """The machine as it is from now on; as it was, when somebody else has changed it."""
+        now, state = time.time(), state or machine.state
+        moved = state != machine.state
+        after = replace(machine, state=state, since=now if moved else machine.since, **fields)
+        if state == "ended":
+            after = replace(after, ended_at=now)
+        if after == machine or not await self.store.machines.change(machine, after):
+            return self._open.get(machine.name, machine)
+        if state == "ended":
+            self._open.pop(machine.name, None)
+            await self._revoke(machine)
+        else:
+            self._open[machine.name] = after
+        if moved:
+            await self._record(after)
+        self._tell()
+        return after
+
+    async def _revoke(self, machine: Machine) -> None:
+        """Nobody is to be let in under its name any more."""
+        try:
+            await self.tokens.revoke(machine.jti)
+        except (NotFound, Conflict):
+            log.info("the token of %s is gone already", machine.name)
+
+    async def _record(self, machine: Machine) -> None:
+        message = self.sentence(machine)
+        log.info("%s: %s", machine.name, message)
+        try:
+            kind, worker = f"machine.{machine.state}", machine.name
+            await self.store.events.add(time.time(), kind, message, worker=worker)
+        except FarhandError as error:
+            log.error("that %s could not be stored: %s", message, error)
+
+    def _tell(self) -> None:
+        """Who waits is told anew why, and who watches looks again."""
+        self.wakeup.set()
+        self.bus.publish(Notice("worker"))
+
+    # ------------------------------------------------------------ for people
+
+    async def provisions(self) -> Provisions:
+        """Everything, as it is now."""
+        ended = await self.store.machines.ended(ENDED_SHOWN)
+        shown = [self.view(machine) for machine in [*self._open.values(), *ended]]
+        return Provisions(list(self._views.values()), shown, self.trouble)
+
+    def outstanding(self) -> list[MachineView]:
+        """The machines that have not ended."""
+        return [self.view(machine) for machine in self._open.values()]
+
+    def view(self, machine: Machine) -> MachineView:
+        """A machine as people see it."""
+        until = machine.ended_at or time.time()
+        return MachineView(
+            machine.name, machine.provisioner, machine.profile, machine.state, self._job(machine),
+            machine.reason, self.sentence(machine), machine.asked_at, max(0.0, until - machine.asked_at),
+            machine.tries, machine.attached_at, machine.ended_at,
+        )  # fmt: skip
+
+    def sentence(self, machine: Machine) -> str:
+        """What became of asking for it, in the scheduler's own words."""
+        words = [f"requested {machine.provisioner}/{machine.profile}"]
+        if machine.external:
+            words.append(self._job(machine))
+        if machine.state in ("attached", "leaving", "ended"):
+            words.append({"leaving": "is given back"}.get(machine.state, machine.state))
+        if machine.reason:
+            words.append(machine.reason)
+        return ", ".join(words)
+
+    def _job(self, machine: Machine) -> str:
+        view = self._views.get(machine.provisioner)
+        kind = "Slurm job" if view is not None and view.type == "slurm" else "job"
+        return f"{kind} {machine.external}" if machine.external else ""
+
+    async def test(self, provisioner: str, submit: bool) -> list[Check]:
+        """Try a provisioner; ``submit``: with a real job of a minute at most. Raises `NotFound`."""
+        if provisioner not in self._views or self.tester is None:
+            known: Mapping[str, Any] = self._views
+            there = f"; there are {', '.join(sorted(known))}" if known else "; none is configured"
+            raise NotFound(f"there is no provisioner {provisioner!r}{there}")
+        return await self.tester(provisioner, submit)
+
+
+def checked_name(provisioner: str, profile: str, unique: str) -> str:
+    """The name of a machine: those of its provisioner and profile, cut to fit, and something unique."""
+    name = f"{provisioner}-{profile}"[: 62 - len(unique)].rstrip("._-") + f"-{unique}"
+    if len(name) > 63:
+        raise Usage(f"{name!r} is too long for a worker")
+    return name
+
+
+def _key(machine: Machine) -> Key:
+    return machine.provisioner, machine.profile

@@ -1,0 +1,81 @@
+"""Runs Slurm's commands: here, or on the login node by the system's ssh with the site's own configuration.
+
+ssh asks nobody for a password (BatchMode), and its connection is kept for a minute after each use
+(ControlMaster), so that a poll costs no login.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..config import Settings
+from ..processes import NoSuchCommand, Outcome, run
+from .parsing import complaint
+
+_CONNECT_S = 10
+_PERSIST_S = 60
+
+
+class Failed(Exception):
+    """A command could not be run or did not end in time; the message says so in its own words."""
+
+
+class Client:
+    """One place where Slurm's commands are. ``timeout_s`` bounds each call."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._login = settings.login
+        self._key = settings.ssh_key
+        self._options = settings.ssh_options
+        self.timeout_s = settings.command_timeout_s
+        self._sockets: Path | None = None
+
+    @property
+    def place(self) -> str:
+        """Where commands run, in words."""
+        return self._login or "this machine"
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """What is run for a command of Slurm's."""
+        if not self._login:
+            return list(words)
+        if self._sockets is None:  # a path of its own, as one below a home may be too long for a socket
+            self._sockets = Path(tempfile.mkdtemp(prefix="farhand-ssh-"))
+        options = ["BatchMode=yes", *self._options, f"ConnectTimeout={_CONNECT_S}", "ControlMaster=auto"]
+        options += [f"ControlPath={self._sockets}/%C", f"ControlPersist={_PERSIST_S}"]
+        key = ["-i", self._key, "-o", "IdentitiesOnly=yes"] if self._key else []
+        flags = [word for option in options for word in ("-o", option)]
+        return ["ssh", *flags, *key, self._login, shlex.join(words)]
+
+    async def call(self, words: Sequence[str], text: str = "") -> Outcome:
+        """How a command ended, whatever it says. Raises `Failed` where it did not run to its end."""
+        try:
+            outcome = await run(self.command(words), text, self.timeout_s)
+        except NoSuchCommand as error:
+            raise Failed(str(error)) from error
+        if outcome.code is None:
+            said = complaint(outcome.said)
+            where = f" on {self._login}" if self._login else ""
+            raise Failed(
+                f"{words[0]}{where} did not end within {self.timeout_s:g} s" + (said and f": {said}")
+            )
+        if outcome.code == 255 and self._login:
+            said = complaint(outcome.said) or "it said nothing"
+            raise Failed(f"ssh to {self._login} failed: {said}")
+        return outcome
+
+    async def close(self) -> None:
+        """End the connection that was kept."""
+        sockets, self._sockets = self._sockets, None
+        if sockets is None:
+            return
+        for socket in sockets.iterdir():
+            try:
+                await run(["ssh", "-O", "exit", "-S", str(socket), self._login], "", _CONNECT_S)
+            except NoSuchCommand:
+                break
+        shutil.rmtree(sockets, ignore_errors=True)

@@ -1,0 +1,165 @@
+"""A Slurm of our own: munged, slurmctld and two slurmd of invented sizes, on free ports, in one directory."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.harness.waiting import eventually
+from tests.optional import need
+
+_FAKE_GPUS = ("null", "zero", "full", "random")
+"""Slurm takes only character devices for GPUs; these are on every machine."""
+
+_CONF = """\
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+SlurmctldPort={ports[0]}
+AuthType=auth/munge
+AuthInfo=socket={directory}/munge.sock
+CredType=cred/munge
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/spool/%n
+SlurmctldPidFile={directory}/slurmctld.pid
+SlurmdPidFile={directory}/slurmd.%n.pid
+SlurmctldLogFile={directory}/slurmctld.log
+SlurmdLogFile={directory}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sched_delay=0
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU_Memory
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+JobRequeue=1
+InactiveLimit=0
+KillWait=5
+MinJobAge=60
+SlurmctldTimeout=30
+SlurmdTimeout=10
+MailProg=/bin/true
+GresTypes=gpu
+SlurmdParameters=config_overrides
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=32000 Gres=gpu:a100:4
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=16000
+PartitionName=gpu DefMemPerCPU=500 Nodes=n1 MaxTime=60 State=UP
+PartitionName=main DefMemPerCPU=500 Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+class Slurm:
+    """The daemons. ``environment`` is what Slurm's commands need to find them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.environment = {"SLURM_CONF": str(directory / "slurm.conf")}
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self) -> None:
+        """Start every daemon, and wait until both nodes are idle."""
+        for name in ("state", "spool/n1", "spool/n2"):
+            (self.directory / name).mkdir(parents=True)
+        ports = _free_ports(3)
+        host, user = socket.gethostname().partition(".")[0], getpass.getuser()
+        conf = _CONF.format(directory=self.directory, ports=ports, host=host, user=user)
+        (self.directory / "slurm.conf").write_text(conf)
+        gpus = "".join(f"NodeName=n1 Name=gpu Type=a100 File=/dev/{name}\n" for name in _FAKE_GPUS)
+        (self.directory / "gres.conf").write_text(gpus)
+        key = self.directory / "munge.key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+        where = self.directory
+        self._run(
+            "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={where}/munge.sock",
+            f"--pid-file={where}/munged.pid", f"--seed-file={where}/munge.seed",
+        )  # fmt: skip
+        eventually((where / "munge.sock").exists, what="munged listens")
+        self.start_controller()
+        for node in ("n1", "n2"):
+            self._run("slurmd", "-D", "-N", node, name=node)
+        eventually(self._is_idle, 30, "both nodes are idle")
+
+    def _is_idle(self) -> bool:
+        return self.ask("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3
+
+    def start_controller(self) -> None:
+        """Start the controller (again)."""
+        self._run("slurmctld", "-D", "-i")
+
+    def end(self, name: str) -> None:
+        """End one daemon: slurmctld, or a node by its name."""
+        daemon = self._daemons.pop(name)
+        daemon.terminate()
+        daemon.wait(20)
+
+    def stop(self) -> None:
+        """Cancel every job, wait for their ends, then end the daemons, the controller after the nodes."""
+        with contextlib.suppress(subprocess.SubprocessError):
+            self.ask("scancel", f"--user={getpass.getuser()}")
+            eventually(lambda: not self.ask("squeue", "-h"), 20, "no job is left")
+        for name in ("n1", "n2", "slurmctld", "munged"):
+            if name in self._daemons:
+                self.end(name)
+
+    def ask(self, *words: str, text: str = "") -> str:
+        """What one of Slurm's commands prints; empty when it fails."""
+        done = subprocess.run(
+            words,
+            env={**os.environ, **self.environment},
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            cwd=self.directory,
+        )
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    def jobs(self, *states: str) -> list[tuple[str, str, str]]:
+        """Id, name and state of the jobs in these states (those that have not ended, if none is given)."""
+        asked = ["squeue", "-h", "-o", "%i %j %T", *([f"--states={','.join(states)}"] if states else [])]
+        return [(id, name, state) for id, name, state in (ln.split() for ln in self.ask(*asked).splitlines())]
+
+    def _run(self, program: str, *words: str, name: str = "") -> None:
+        path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin") or program
+        clean = {key: value for key, value in os.environ.items() if key != "WITNESS_MARK"}
+        with (self.directory / f"{name or program}.output").open("ab") as output:
+            self._daemons[name or program] = subprocess.Popen(
+                [path, *words],
+                env={**clean, **self.environment},
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
+
+
+@contextlib.contextmanager
+def cluster(directory: Path) -> Iterator[Slurm]:
+    """A running Slurm, ended at the end whatever happened. Skips the test where there is none."""
+    need("Slurm")
+    directory.mkdir(parents=True, exist_ok=True)
+    slurm = Slurm(directory)
+    try:
+        slurm.start()
+        yield slurm
+    finally:
+        slurm.stop()
