@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.harness.deployment import Deployment, deployed
+from tests.harness.deployment import PLAIN, Deployment, deployed
 from tests.harness.waiting import eventually
 
 API = "/api/v1"
@@ -30,7 +30,7 @@ def bearer(server: Deployment) -> dict[str, str]:
 def cookie(server: Deployment) -> dict[str, str]:
     """The cookie of somebody who is signed in as admin."""
     path = server.post("/signin-links", {})["path"]
-    answer = httpx2.get(f"{server.url}/{path}", follow_redirects=False)
+    answer = httpx2.get(f"{server.url}/{path}", follow_redirects=False, **PLAIN)
     return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
 
 
@@ -44,7 +44,7 @@ def test_a_rebound_name_reads_nothing_even_with_a_good_credential(
     server: Deployment, host: str, path: str
 ) -> None:
     for credential in (bearer(server), cookie(server)):
-        answer = httpx2.get(f"{server.url}{path}", headers={**credential, "Host": host})
+        answer = httpx2.get(f"{server.url}{path}", headers={**credential, "Host": host}, **PLAIN)
         assert (answer.status_code, answer.json()["code"]) == (403, "wrong_host")
 
 
@@ -76,7 +76,9 @@ def test_a_page_of_another_origin_changes_nothing_with_the_cookie_of_an_admin(
         ("POST", "/signin"),
         ("POST", "/signout"),
     ):
-        answer = httpx2.request(method, f"{server.url}{path}", headers=signed_in, json={"value": "x"})
+        answer = httpx2.request(
+            method, f"{server.url}{path}", headers=signed_in, json={"value": "x"}, **PLAIN
+        )
         assert (answer.status_code, answer.json()["code"]) == (403, "cross_origin"), path
     assert server.items("/audit", limit=1) == before
 
@@ -85,10 +87,10 @@ def test_a_page_of_another_origin_changes_nothing_with_the_cookie_of_an_admin(
 def test_a_page_of_another_origin_cannot_read_what_it_asks_for(server: Deployment) -> None:
     headers = {**cookie(server), "Origin": "https://evil.example"}
     for path in (f"{API}/runs", "/"):
-        answer = httpx2.get(f"{server.url}{path}", headers=headers)
+        answer = httpx2.get(f"{server.url}{path}", headers=headers, **PLAIN)
         assert not [name for name in answer.headers if name.startswith("access-control-")]
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
-    preflight = httpx2.options(f"{server.url}{API}/runs", headers=headers)
+    preflight = httpx2.options(f"{server.url}{API}/runs", headers=headers, **PLAIN)
     assert not [name for name in preflight.headers if name.startswith("access-control-")]
 
 
@@ -137,10 +139,10 @@ def test_a_websocket_from_nowhere_else_is_let_in(server: Deployment) -> None:
 def test_forwarded_headers_are_believed_from_a_trusted_proxy_alone(tmp_path: Path) -> None:
     with deployed(tmp_path, parallel=0) as running:
         forwarded = {**bearer(running), "X-Forwarded-For": "203.0.113.9", "X-Forwarded-Host": "evil.example"}
-        httpx2.post(f"{running.url}{API}/signin-links", headers=forwarded)
+        httpx2.post(f"{running.url}{API}/signin-links", headers=forwarded, **PLAIN)
         assert running.items("/audit", limit=1)[0]["address"] == "127.0.0.1"
         running.server.kill()
         running.server.environment["FARHAND_TRUSTED_PROXY"] = "127.0.0.0/8"
         running.restart()
-        httpx2.post(f"{running.url}{API}/signin-links", headers=forwarded)
+        httpx2.post(f"{running.url}{API}/signin-links", headers=forwarded, **PLAIN)
         eventually(lambda: running.items("/audit", limit=1)[0]["address"] == "203.0.113.9")

@@ -8,19 +8,20 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-LOOK_S = 0.01
+LOOK_S, LOOK_S_MAX = 0.01, 0.05
 
 
 def eventually(look: Callable[[], T], within_s: float = 20.0, what: str = "") -> T:
     """The first true answer of ``look``; fails with its last answer after ``within_s``."""
-    deadline = time.monotonic() + within_s
+    began = time.monotonic()
     while True:
         seen = look()
         if seen:
             return seen
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > within_s:
             raise AssertionError(f"not within {within_s} s: {what or look}; last seen: {seen!r}")
-        time.sleep(LOOK_S)
+        time.sleep(_pause(waited))
 
 
 def throughout(look: Callable[[], bool], for_s: float, what: str = "") -> None:
@@ -28,4 +29,9 @@ def throughout(look: Callable[[], bool], for_s: float, what: str = "") -> None:
     deadline = time.monotonic() + for_s
     while time.monotonic() < deadline:
         assert look(), f"ceased to be so: {what or look}"
-        time.sleep(LOOK_S)
+        time.sleep(_pause(for_s))
+
+
+def _pause(waited_s: float) -> float:
+    """A tenth of what was waited: looking costs the other processes the time that they are waited for."""
+    return min(max(waited_s / 10, LOOK_S), LOOK_S_MAX)

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.harness.deployment import Deployment, deployed
+from tests.harness.deployment import PLAIN, Deployment, deployed
 from tests.harness.waiting import eventually
 
 SECRET = "hunter2-hunter2-hunter2"
@@ -31,8 +31,10 @@ def a_viewer(server: Deployment) -> tuple[dict[str, str], str]:
 def test_a_stream_and_a_console_end_with_their_token(server: Deployment, how: str) -> None:
     headers, jti = a_viewer(server)
     token = headers["Authorization"].removeprefix("Bearer ")
-    stream = httpx2.stream("GET", f"{server.url}/api/v1/stream", headers=headers, timeout=20)
-    with httpx2.Client(base_url=server.url, headers={"Origin": server.url}, follow_redirects=True) as browser:
+    stream = httpx2.stream("GET", f"{server.url}/api/v1/stream", headers=headers, timeout=20, **PLAIN)
+    with httpx2.Client(
+        base_url=server.url, headers={"Origin": server.url}, follow_redirects=True, **PLAIN
+    ) as browser:
         assert browser.post("/signin", data={"token": token}).status_code == 200
         with stream as answer:
             lines = answer.iter_lines()
@@ -43,7 +45,7 @@ def test_a_stream_and_a_console_end_with_their_token(server: Deployment, how: st
             list(lines)
             assert time.monotonic() - began_at < 2
         assert browser.get("/").status_code == 401
-    assert httpx2.get(f"{server.url}/api/v1/runs", headers=headers).status_code == 401
+    assert httpx2.get(f"{server.url}/api/v1/runs", headers=headers, **PLAIN).status_code == 401
     (token_listed,) = server.items("/workers/tokens")
     assert token_listed["revoked_at"] is not None
     assert token_listed["address"] == "127.0.0.1"

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from farhand.web.app import create_app
@@ -105,9 +104,9 @@ def _fill(running: Deployment, project: Path) -> dict[str, list[str]]:
     token = running.post("/workers/tokens", {"name": "gpu1", "labels": ["gpu"]})
     revoked = running.post("/workers/tokens", {"name": "gpu2"})
     running.post(f"/workers/tokens/{revoked['jti']}/revoke")
-    put(running, "/secrets/db", {"value": "hunter2-hunter2"})
-    put(running, "/variables/limit", {"value": {"rows": 3}})
-    put(running, "/flavors/small", {"cpus": 1, "ram": "1G"})
+    running.put("/secrets/db", {"value": "hunter2-hunter2"})
+    running.put("/variables/limit", {"value": {"rows": 3}})
+    running.put("/flavors/small", {"cpus": 1, "ram": "1G"})
     return {
         "runs": [run["id"] for run in running.items("/runs")],
         "flows": ["everything", "failing"],
@@ -117,11 +116,6 @@ def _fill(running: Deployment, project: Path) -> dict[str, list[str]]:
         "variables": ["limit"],
         "tokens": [token["jti"]],
     }
-
-
-def put(running: Deployment, path: str, body: Any) -> None:
-    headers = {"Authorization": f"Bearer {(running.home / 'admin-token').read_text().strip()}"}
-    httpx2.put(f"{running.url}/api/v1{path}", json=body, headers=headers).raise_for_status()
 
 
 def strict(schema: Any) -> Any:
@@ -147,11 +141,10 @@ def test_an_answer_is_what_the_document_says(
     schema = content["application/json"]["schema"]
     assert schema, "the document says nothing of this answer"
     validator = jsonschema_rs.Draft202012Validator({**strict(schema), "components": STRICT})
-    headers = {"Authorization": f"Bearer {(running.home / 'admin-token').read_text().strip()}"}
     noun = path.removeprefix("/api/v1/").partition("/")[0]
     seen = 0
     for name in names.get(noun, [""]) if "{" in path else [""]:
-        answer = httpx2.get(f"{running.url}{re.sub('{.*?}', name, path)}", headers=headers).json()
+        answer = running.client.get(f"{running.url}{re.sub('{.*?}', name, path)}").json()
         problems = [f"{error.instance_path}: {error.message}" for error in validator.iter_errors(answer)]
         assert problems == [], (path, name)
         seen += len(answer.get("items", [1]))

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.harness.deployment import Deployment, deployed, environment
+from tests.harness.deployment import PLAIN, Deployment, deployed, environment
 
 PROJECT = """
 from pathlib import Path
@@ -266,8 +266,8 @@ def test_a_shell_is_told_how_to_complete(call) -> None:
 
 def test_figures_are_scraped_with_a_token_only(deployment: Deployment) -> None:
     deployment.wait_for_run(deployment.start_run("score", lr=0.5), "completed")
-    assert httpx2.get(f"{deployment.url}/metrics").status_code == 401
-    answer = httpx2.get(f"{deployment.url}/metrics", headers=deployment.client.headers)
+    assert httpx2.get(f"{deployment.url}/metrics", **PLAIN).status_code == 401
+    answer = httpx2.get(f"{deployment.url}/metrics", headers=deployment.client.headers, **PLAIN)
     assert answer.headers["content-type"].startswith("text/plain")
     figures = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
     assert float(figures['farhand_runs_ended_total{state="completed"}']) >= 1

@@ -106,6 +106,15 @@ def test_a_problem_becomes_the_exception_of_its_code(find: Find, server: str, se
     assert failed.value.exit_code == 1
 
 
+def test_what_tls_trusts_is_loaded_for_a_server_with_tls_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified: list[Any] = []
+    monkeypatch.setattr(httpx2, "Client", lambda **more: verified.append(more["verify"]))
+    for url in ("http://127.0.0.1:1", "https://127.0.0.1:1", "https://far.example"):
+        Client(url, lambda: "t")
+    Client("http://far.example", lambda: "t", insecure=True)  # a proxy on the way to it may speak TLS
+    assert verified == [False, True, True, True]
+
+
 def test_something_that_is_no_farhand_server_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(502, text="<html>bad gateway</html>")

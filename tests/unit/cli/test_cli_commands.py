@@ -140,7 +140,7 @@ def test_a_sign_in_link_opens_the_console(call: Call, server: str) -> None:
 
     link = call("signin").stdout.strip()
     assert link.startswith(f"{server}/signin?code=")
-    assert httpx2.get(link).status_code == 303
+    assert httpx2.get(link, verify=False).status_code == 303
 
 
 def test_stopping_asks_the_process_that_holds_the_lock_and_waits(call: Call, home: Path) -> None:
