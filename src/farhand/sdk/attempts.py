@@ -40,11 +40,15 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
             events.task_began(made.key, step.name, began, made.scope, made.index, made.needs(), more)
         )
     frame = Frame(run, made.key, step.name, current(), inner)
-    frame.reported()
+    if run.listened_to:
+        frame.reported()
     token = enter(frame)
-    attempts = [0]
+    attempts = [1 if step.options.once else 0]
     try:
-        value = yield from _attempted(made, frame, attempts, began, future)
+        if step.options.once:
+            value = yield _work(made)
+        else:
+            value = yield from _attempted(made, frame, attempts, began, future)
     except Abandoned:
         raise
     except BaseException as error:
@@ -54,7 +58,8 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
         raise
     finally:
         leave(token)
-        frame.reported()
+        if run.listened_to:
+            frame.reported()
     flush_partial_line()
     _record_value(made, value, began, attempts[0])
     _tell_hooks(made, inner, began, value)
@@ -128,11 +133,7 @@ def _attempt(
     """What one attempt calls, or awaits."""
     step = made.step
     limits = Limits(frame, step.options.timeout_s, step.options.silence_timeout_s)
-    work: Callable[[], Any] = lambda: step.invoke(*made.args, **made.kwargs)  # noqa: E731
-    if step.options.process:
-        from .processes import run_in_child  # noqa: PLC0415 - it is for those who use it
-
-        work = lambda: run_in_child(made)  # noqa: E731
+    work = _work(made)
     if limits.none:
         return work
     if step.is_async:
@@ -141,6 +142,15 @@ def _attempt(
         return lambda: aio.limited(work(), limits)
     give_up = _giving_up(made, attempts, began, future)
     return lambda: limits.run(work, give_up)
+
+
+def _work(made: Call) -> Callable[[], Any]:
+    """The function's own part of an attempt."""
+    if made.step.options.process:
+        from .processes import run_in_child  # noqa: PLC0415 - it is for those who use it
+
+        return lambda: run_in_child(made)
+    return lambda: made.step.invoke(*made.args, **made.kwargs)
 
 
 def _announce_retry(made: Call, error: Exception, attempt: int, delay_s: float) -> None:

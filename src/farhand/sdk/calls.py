@@ -135,7 +135,7 @@ def submit_made(made: Call, future: Future[Any], elsewhere: bool = False) -> Fut
                 made.resolved()
                 submit_placed(made, future)
             else:
-                made.run.pool.submit(lambda: context.run(_run_into, made, future), future)
+                made.run.pool.submit(lambda: context.run(_run_into, made, future), future, made.step.waits)
         except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the future
             future.settle(error=error)
 

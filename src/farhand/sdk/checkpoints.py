@@ -66,7 +66,8 @@ class Ledger:
     def key_of(self, scope: str, step: str, inputs: Iterable[Any]) -> Tuple[str, Optional[str]]:
         """The key of the next such call, and why its outcome cannot be kept (None: it can)."""
         try:
-            inputs_hash = hashing.digest_of([hashing.canonical(value, self.identify) for value in inputs])
+            canonical, identify = hashing.canonical, self.identify
+            inputs_hash = hashing.digest_of([canonical(value, identify) for value in inputs])
         except hashing.Unhashable as error:
             return new_id(), str(error)
         same = (scope, step, inputs_hash)

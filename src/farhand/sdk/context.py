@@ -15,8 +15,8 @@ from farhand.errors import Cancelled, NotInFlow
 from . import events
 from .checkpoints import Ledger
 from .forks import on_fork
-from .futures import Pool
 from .interrupts import interrupter, uninterrupted
+from .pool import Pool
 from .references import hex_of
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import base64
 import json
 import pickle
 import traceback
+from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -37,6 +38,17 @@ _PLAIN, _TAGGED, _FOREIGN = 0, 1, 2
 _MESSAGE_CHARS_MAX = 8 * 1024
 _TRACEBACK_CHARS_MAX = 32 * 1024
 _SDK_FILES = str(Path(__file__).parent)
+
+
+_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+_SHORT: Dict[type, Callable[[Any], str]] = {
+    type(None): lambda value: "null",
+    bool: lambda value: "true" if value else "false",
+    int: int.__repr__,
+    str: quoted,
+}
+"""What needs no encoder: most calls return no more than that."""
 
 
 class CannotDecode(Exception):
@@ -87,15 +99,18 @@ def size_of(body: Body) -> int:
 def json_text(value: Any) -> Optional[str]:
     """Compact JSON text of ``value``, or None when JSON would lose something of it."""
     try:
+        short = _SHORT.get(type(value))
+        if short is not None:
+            return _checked(short(value), value)
         nature = _nature(value)
         if nature == _FOREIGN:
             return None
         if nature == _TAGGED:
-            return _checked(json.dumps(_tag(value), separators=(",", ":"), allow_nan=False), value)
+            return _checked(_compact(_tag(value)), value)
         try:
-            return _checked(json.dumps(value, separators=(",", ":"), allow_nan=False), value)
+            return _checked(_compact(value), value)
         except ValueError:
-            return _checked(json.dumps(_tag(value), separators=(",", ":"), allow_nan=False), value)
+            return _checked(_compact(_tag(value)), value)
     except (ValueError, RecursionError):
         return None  # an integer beyond the limit for text, a cycle, or nested too deep
 

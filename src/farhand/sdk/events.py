@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 Body = Dict[str, Any]
 
@@ -16,9 +16,8 @@ now = time.time
 """Seconds since the epoch."""
 
 
-def dumps(value: Any) -> str:
-    """Compact JSON text, ASCII only."""
-    return json.dumps(value, separators=(",", ":"))
+dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
+"""Compact JSON text, ASCII only."""
 
 
 def line(kind: str, body: Body, digests: Optional[List[str]] = None) -> str:

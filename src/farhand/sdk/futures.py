@@ -1,14 +1,12 @@
-"""Futures of calls, and the threads that run them."""
+"""Futures of calls, and how they are found among arguments. `pool` has the threads that end them."""
 
 from __future__ import annotations
 
 import copy
 import threading
-from collections import deque
 from typing import (
     Any,
     Callable,
-    Deque,
     Dict,
     Generator,
     Generic,
@@ -22,14 +20,13 @@ from typing import (
     TypeVar,
 )
 
-from farhand.errors import Cancelled
-
 from .interrupts import uninterrupted
 
 T = TypeVar("T")
 
-THREADS_MAX = 16
-_PREFIX = "farhand-call-"
+POOL_THREAD = "farhand-call-"
+"""How the names of the threads begin that run calls."""
+
 _UNSET: Any = object()
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -47,6 +44,13 @@ class Waits(Protocol):
         """It gave up."""
 
 
+class Keeper(Protocol):
+    """Who counts a call until it has ended."""
+
+    def finished(self, future: Future[Any]) -> None:
+        """It has."""
+
+
 class Future(Generic[T]):
     """A call that was submitted. Pass it to other calls, or ask for its ``result()``."""
 
@@ -55,12 +59,13 @@ class Future(Generic[T]):
         "_callbacks",
         "_done",
         "_error",
-        "_run",
         "_value",
         "index",
+        "keeper",
         "key",
         "loop_thread",
         "name",
+        "run",
         "seen",
         "waits",
     )
@@ -74,8 +79,10 @@ class Future(Generic[T]):
         self.seen = False
         self.loop_thread: Optional[int] = None
         self.waits: Optional[Waits] = None
+        self.keeper: Optional[Keeper] = None
+        self.run: Optional[Callable[[], None]] = None
+        """What runs the call here and now, while it waits for a thread."""
         self._callbacks: List[Callable[[], None]] = []
-        self._run: Optional[Callable[[], None]] = None
 
     def done(self) -> bool:
         """Whether the call has ended, in whatever way."""
@@ -118,8 +125,8 @@ class Future(Generic[T]):
     def _wait(self, timeout: Optional[float]) -> None:
         if self.loop_thread == threading.get_ident():
             raise RuntimeError(f"{self.name} runs on the loop of this very thread; await the future instead")
-        if threading.current_thread().name.startswith(_PREFIX) and self._run is not None:
-            self._run()  # a thread of the pool never waits for a call that waits for a thread
+        if threading.current_thread().name.startswith(POOL_THREAD) and self.run is not None:
+            self.run()  # a thread of the pool never waits for a call that waits for a thread
             if self.done():
                 return
         arrived = threading.Lock()  # of this one waiter, so that interrupting it leaves nobody else behind
@@ -138,8 +145,10 @@ class Future(Generic[T]):
                 self._error = error
             else:
                 self._value = value
-            self._run = None
+            self.run = None
             callbacks, self._callbacks = self._callbacks, []
+        if self.keeper is not None:
+            self.keeper.finished(self)
         for callback in callbacks:
             callback()
         return True
@@ -152,6 +161,17 @@ class Future(Generic[T]):
                 self._callbacks.append(callback)
                 return
         callback()
+
+    @uninterrupted
+    def kept_by(self, keeper: Keeper) -> None:
+        """Tell ``keeper`` when the call has ended; at once if it has. The first one stays the keeper."""
+        with _settling:
+            if self.keeper is not None:
+                return
+            self.keeper = keeper
+            if not self.done():
+                return
+        keeper.finished(self)
 
     def __repr__(self) -> str:
         place = "" if self.index is None else f"[{self.index}]"
@@ -290,6 +310,10 @@ def rows(arguments: Tuple[Any, ...], named: Dict[str, Any]) -> Iterator[Any]:
     columns = [_column(argument) for argument in (*arguments, *named.values())]
     if not any(column is not None for column in columns):
         raise TypeError("map() needs at least one iterable")
+    if len(columns) == 1 and columns[0] is not None and not named:
+        for item in columns[0]:
+            yield (item,), {}
+        return
     names = list(named)
     fixed = [v.value if type(v) is unmapped else v for v in (*arguments, *named.values())]
     while True:
@@ -317,165 +341,3 @@ def _column(argument: Any) -> Optional[Iterator[Any]]:
         return iter(argument)
     except TypeError:
         return None
-
-
-# ---------------------------------------------------------------- threads
-
-
-class Pool:
-    """Threads for the calls of one run. They start as calls come, and end with the run."""
-
-    def __init__(self, threads_max: int = THREADS_MAX) -> None:
-        self._threads_max = threads_max
-        self._queue: Deque[Entry] = deque()
-        self._changed = threading.Condition()
-        self._idle = 0
-        self._threads: Set[threading.Thread] = set()
-        self._unfinished = 0
-        self._closed = False
-        self.running: Set[int] = set()
-        self._failed: List[Future[Any]] = []
-        self._waiters: List[Callable[[], None]] = []
-        self.waits: Optional[Waits] = None
-
-    @property
-    def can_begin(self) -> bool:
-        """Whether a call waits for a thread that there is, or could be."""
-        return bool(self._queue) and (self._idle > 0 or len(self._threads) < self._threads_max)
-
-    @uninterrupted
-    def submit(self, function: Callable[[], None], future: Future[Any]) -> None:
-        """Run ``function``, which settles ``future``, on a thread."""
-        entry = Entry(self, function, future)
-        self.track(future)
-        with self._changed:
-            self._queue.append(entry)
-            future._run = entry.run  # pyright: ignore[reportPrivateUsage]
-            if self._idle:
-                self._changed.notify()
-            elif len(self._threads) < self._threads_max:
-                self._start_thread()
-
-    @uninterrupted
-    def track(self, future: Future[Any]) -> None:
-        """Count a call, which may run elsewhere, until it has ended."""
-        with self._changed:
-            if self._closed:
-                raise Cancelled("the run has ended")
-            self._unfinished += 1
-        future.waits = self.waits
-        future.when_done(lambda: self._finished(future))
-
-    @uninterrupted
-    def give_up_a_thread(self) -> None:
-        """A call does not return: its thread no longer counts."""
-        with self._changed:
-            self._threads_max += 1
-            if self._queue:
-                self._start_thread()
-
-    @uninterrupted
-    def drop_waiting(self, error: BaseException) -> None:
-        """End every call that has not begun."""
-        with self._changed:
-            waiting = list(self._queue)
-        for entry in waiting:
-            if entry.claim():
-                entry.future.settle(error=error)
-
-    def wait(self, timeout_s: Optional[float] = None) -> bool:
-        """Wait until every call has ended; False when some have not after ``timeout_s``."""
-        return acquired(self._waiter(), timeout_s, self.waits)
-
-    def _waiter(self) -> Any:
-        """A lock that is free once every call has ended."""
-        waiter = threading.Lock()
-        waiter.acquire()
-        self.when_idle(waiter.release)
-        return waiter
-
-    @uninterrupted
-    def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once every call has ended; at once if they all have."""
-        with self._changed:
-            if self._unfinished > 0:
-                self._waiters.append(callback)
-                return
-        callback()
-
-    @uninterrupted
-    def close(self) -> None:
-        """End the idle threads."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            threads = list(self._threads)
-        if self._unfinished <= 0:
-            for thread in threads:
-                thread.join(1.0)
-
-    @uninterrupted
-    def unseen_failures(self) -> List[Future[Any]]:
-        """Calls that failed and whose result nobody has asked for."""
-        return [future for future in dict.fromkeys(self._failed) if not future.seen]
-
-    @uninterrupted
-    def _finished(self, future: Future[Any]) -> None:
-        with self._changed:
-            if future.failed:
-                self._failed.append(future)
-            self._unfinished -= 1
-            if self._unfinished <= 0:
-                while self._waiters:
-                    self._waiters.pop()()
-
-    def _start_thread(self) -> None:
-        name = f"{_PREFIX}{len(self._threads) + 1}"
-        thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._threads.add(thread)
-        thread.start()
-
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                while not self._queue:
-                    if self._closed:
-                        self._threads.discard(threading.current_thread())
-                        return
-                    self._idle += 1
-                    self._changed.wait()
-                    self._idle -= 1
-                entry = self._queue.popleft()
-            entry.run()
-
-
-class Entry:
-    """A call in the pool's queue; whoever claims it runs it."""
-
-    __slots__ = ("_claimed", "_function", "_pool", "future")
-
-    def __init__(self, pool: Pool, function: Callable[[], None], future: Future[Any]) -> None:
-        self._pool = pool
-        self._function = function
-        self._claimed = False
-        self.future = future
-
-    @uninterrupted
-    def claim(self) -> bool:
-        with _settling:
-            claimed, self._claimed = self._claimed, True
-            return not claimed
-
-    def run(self) -> None:
-        if not self.claim():
-            return
-        thread = threading.get_ident()
-        nested = thread in self._pool.running
-        self._pool.running.add(thread)
-        try:
-            self._function()
-        except BaseException as stray:  # noqa: BLE001 - an interruption that came as the call was ending
-            self.future.settle(error=stray)
-        finally:
-            if not nested:
-                self._pool.running.discard(thread)

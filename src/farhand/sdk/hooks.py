@@ -25,17 +25,18 @@ HookOrHooks = Union[Hook, Sequence[Hook], None]
 class Hooks:
     """The hooks of a flow, by the state that calls them."""
 
-    __slots__ = ("_of",)
+    __slots__ = ("_any", "_of")
 
     def __init__(self, **given: HookOrHooks) -> None:
         self._of: Dict[str, List[Hook]] = {state: _listed(state, hooks) for state, hooks in given.items()}
+        self._any = any(self._of.values())
 
     def of(self, state: str) -> List[Hook]:
         """The hooks that a run's end in ``state`` calls."""
         return self._of.get(state, [])
 
     def __bool__(self) -> bool:
-        return any(self._of.values())
+        return self._any
 
     def described(self) -> List[Summary]:
         """As the server keeps them."""

@@ -105,12 +105,11 @@ class Options:
         self.secrets = _names("secrets", take("secrets"), NAME)
         self.tags = _names("tags", take("tags"), NAME)
         self.max_concurrent = _room(take("max_concurrent"))
-
-    @property
-    def places(self) -> bool:
-        """Whether a machine is asked for."""
         sized = any(amount is not None for amount in (self.cpus, self.gpus, self.ram_mb))
-        return bool(self.labels) or self.runs_on != "any" or sized or bool(self.flavor)
+        self.places = bool(self.labels) or self.runs_on != "any" or sized or bool(self.flavor)
+        """Whether a machine is asked for."""
+        self.once = self.timeout_s is None and self.silence_timeout_s is None and not self.retries
+        """Whether a call is tried once and may take what it takes."""
 
     def ask(self) -> Dict[str, Any]:
         """What is asked of a machine."""

@@ -106,6 +106,11 @@ class LineStream(io.TextIOBase):
         elif rest:
             self._pieces[thread] = (frame, rest)
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether some thread has begun a line, or is beyond what is kept of one."""
+        return bool(self._pieces or self._skipping)
+
     def finish_line(self) -> None:
         """Log what this thread has begun as if it had ended its line."""
         self._skipping.discard(threading.get_ident())
@@ -262,7 +267,8 @@ class Streams:
     def finish_line(self) -> None:
         """Log the lines that this thread has begun."""
         for stream in self._streams:
-            stream.finish_line()
+            if stream.unfinished:
+                stream.finish_line()
 
     def finish_all(self) -> None:
         """Log the lines that any thread has begun."""

@@ -42,6 +42,8 @@ class Step(Generic[F]):
         self.is_coroutine, self.body = _body_of(function)
         self.is_async = self.is_coroutine and not options.process
         """Whether its work is awaited on the loop that calls it; a process has a loop of its own."""
+        self.waits = self.is_coroutine or options.process
+        """Whether the thread that calls it is known to wait most of the time."""
         self.invoke = self.body
         self.name = name or function.__name__
         self.options = options
