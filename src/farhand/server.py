@@ -39,6 +39,7 @@ from .engine.watcher import Watcher
 from .errors import Usage
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
+from .gathering import GatheringProtocol
 from .provision.provisioning import Provisioning
 from .store import Store
 from .tls import Certificate, read_certificate
@@ -284,7 +285,7 @@ def _uvicorn_config(
 ) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="httptools",
+        http=GatheringProtocol,
         ws="websockets-sansio",
         ws_max_size=protocol.FRAME_BYTES_MAX,
         ws_ping_interval=None,

@@ -33,7 +33,8 @@ class Consequences:
         Whoever takes a job asks the store for its lease, and gets none where the run was not stored.
         """
         self._add(job, self._queue.steady.now())
-        self._wakeup.set()
+        if self._queue.is_first(job):
+            self._wakeup.set()
 
     def follow_start(self, run: Run, job: Job) -> None:
         """A run was queued."""

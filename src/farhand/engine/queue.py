@@ -169,6 +169,12 @@ class Queue:
         entries = itertools.islice(self._lanes.get(lane, ()), at_most)
         return sum(1 for entry in entries if self._places.get(entry[2]) == (lane, entry[3]))
 
+    def is_first(self, job: Job) -> bool:
+        """Whether something may be done for a queued job: not for one behind another that waits already."""
+        lane = self.lane_of(job)
+        head = None if lane is None else self.head(lane)
+        return head is None or head.id == job.id
+
     def lane_of(self, job: Job) -> Lane | None:
         """The lane in which a job waits; None for one that is not due or not queued."""
         place = self._places.get(job.id)

@@ -46,7 +46,8 @@ class Wakeup:
     """An event that a loop waits for, with or without a time limit."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
+        self.is_set = False
+        self._waiter: asyncio.Future[None] | None = None
 
     @property
     def is_set(self) -> bool:
@@ -55,16 +56,28 @@ class Wakeup:
 
     def set(self) -> None:
         """Wake whoever waits, or the next who does."""
-        self._event.set()
+        self.is_set = True
+        if self._waiter is not None:
+            _end(self._waiter)
 
     async def wait(self, timeout_s: float | None = None) -> None:
-        """Return when woken, or after ``timeout_s``."""
-        try:
-            await asyncio.wait_for(self._event.wait(), timeout_s)
-        except TimeoutError:
-            return
-        finally:
-            self._event.clear()
+        """Return when woken, or after ``timeout_s``. One loop waits at a time."""
+        if not self.is_set:
+            loop = asyncio.get_running_loop()
+            self._waiter = waiter = loop.create_future()
+            timer = None if timeout_s is None else loop.call_later(timeout_s, _end, waiter)
+            try:
+                await waiter
+            finally:
+                self._waiter = None
+                if timer is not None:
+                    timer.cancel()
+        self.is_set = False
+
+
+def _end(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def delay_until(moment: float | None, clock: Callable[[], float]) -> float | None:

@@ -58,11 +58,11 @@ class End:
         """The job as it is stored, if not as it is."""
         return None if self.start is None else self.start.job_in_store
 
-    def run_of(self, connection: Connection, job: Job) -> tuple[Run, Run | None]:
-        """The run of ``job`` as it is, and as it is stored if that is not the same."""
+    def run_of(self, connection: Connection, job: Job) -> Run:
+        """The run of ``job`` as it is; `start` says whether it is stored so."""
         if self.start is not None and self.start.run is not None:
-            return self.start.run, self.start.run_in_store
-        return load_run(connection, job.run), None
+            return self.start.run
+        return load_run(connection, job.run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,9 +255,10 @@ def _requeue(
     _reopen_tasks(connection, job, forget_failures=paid)
     nested.wait(connection, effects, job, verdict.reason, verdict.message, now)
     if job.kind == "run":
-        run, stored = end.run_of(connection, job)
-        reason, message = verdict.reason, verdict.message
-        move_run(connection, effects, run, "queued", reason, message, now, stored, worker=None, progress=None)
+        move_run(
+            connection, effects, end.run_of(connection, job), "queued", verdict.reason, verdict.message, now,
+            end.start, worker=None, progress=None,
+        )  # fmt: skip
     else:
         move_call(connection, job, "queued", worker=None)
         nested.follow(
@@ -284,9 +285,9 @@ def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> No
 def _finish_run(
     connection: Connection, effects: Effects, job: Job, outcome: _Outcome, end: End, now: float
 ) -> None:
-    run, stored = end.run_of(connection, job)
+    run = end.run_of(connection, job)
     ended = move_run(
-        connection, effects, run, outcome.state, outcome.reason, outcome.message, now, stored,
+        connection, effects, run, outcome.state, outcome.reason, outcome.message, now, end.start,
         ended_at=outcome.at, result=outcome.value, error=outcome.error,
     )  # fmt: skip
     if _has_open_calls(connection, job.run):

@@ -67,7 +67,9 @@ class Connection:
         self._vetted: set[str] = set()
 
     def execute(self, sql: str | Variants, parameters: Sequence[Any] = ()) -> Cursor:
-        """Run one statement."""
+        """Run one statement; one that was looked at before goes a short way."""
+        if type(sql) is str and sql in self._vetted and self._active():
+            return self._execute(sql, parameters)
         return self._execute(self._vetted_text(sql), parameters)
 
     def executemany(self, sql: str | Variants, parameters: Iterable[Sequence[Any]]) -> Cursor:

@@ -6,7 +6,8 @@ lease) it was read in; the row count decides. Who loses gets `IllegalTransition`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import IllegalTransition, NotFound
@@ -14,7 +15,7 @@ from ..lifecycle import JOB, RUN, TASK, advance
 from ..model import Job, Json, Run
 from .changes import Effects
 from .guard import Connection
-from .rows import JOBS, RUNS, Mapper, to_json
+from .rows import JOBS, RUNS, to_json
 
 LIVE = ("leased", "running")
 """A job in one of these states has a lease that somebody may report under."""
@@ -39,17 +40,23 @@ def load_job(connection: Connection, job_id: str) -> Job | None:
     return None if row is None else JOBS.load(row)
 
 
+Note = tuple[float, str, str, str | None, str | None, str]
+"""A row of the event log: at, kind, message, run, worker, details as JSON."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unwritten:
     """A start that is written together with the end it was reported with: what the store has until then.
 
-    ``attempt`` are columns of the attempt; ``run`` is the run as it has been moved, for a run's own job.
+    ``attempt`` are columns of the attempt; ``run`` is the run as it has been moved, for a run's own job,
+    and ``note`` the event row of that.
     """
 
     job_in_store: Job
     attempt: dict[str, Any]
     run: Run | None = None
     run_in_store: Run | None = None
+    note: Note | None = None
 
 
 def move_run(
@@ -60,14 +67,18 @@ def move_run(
     reason: str,
     message: str,
     now: float,
-    since: Run | None = None,
+    start: Unwritten | None = None,
     **columns: Any,
 ) -> Run:
-    """The run in state ``to``, with its event row. ``since`` is the run as stored, where ``run`` is not."""
-    stored = since or run
-    after = moved_run(connection, run, to, reason, message, now, **columns)
+    """The run in state ``to``, with its event row. ``start``: what led to ``run``, if that is not written."""
+    stored, notes = run, list[Note]()
+    if start is not None and start.run_in_store is not None and start.note is not None:
+        stored = start.run_in_store
+        notes.append(start.note)
+    after = moved_run(run, to, reason, message, **columns)
+    add_notes(connection, [*notes, noted(after, now)])
     columns |= {"state": to, "reason": reason, "message": message}
-    names, values = _assignments(RUNS, changes_of(stored, run) | columns)
+    names, values = RUNS.assignments(RUNS.changes(stored, run) | columns)
     moved = connection.execute(
         f"UPDATE runs SET {names} WHERE id = ? AND state = ?", (*values, run.id, stored.state)
     )
@@ -80,38 +91,24 @@ def move_run(
 def rename_run(connection: Connection, run: Run, name: str) -> Run:
     """The run under the name that its parameters give it; its state is none of this."""
     connection.execute("UPDATE runs SET name = ? WHERE id = ?", (name, run.id))
-    return replace(run, name=name)
+    return RUNS.changed(run, {"name": name})
 
 
-def moved_run(
-    connection: Connection, run: Run, to: str, reason: str, message: str, now: float, **columns: Any
-) -> Run:
-    """The run in state ``to``, of which only the event row is written yet."""
+def moved_run(run: Run, to: str, reason: str, message: str, **columns: Any) -> Run:
+    """The run in state ``to``, of which nothing is written yet."""
     advance(RUN, run.state, to)
-    after = replace(run, state=to, reason=reason, message=message, **columns)
-    note_run(connection, after, now)
-    return after
+    return RUNS.changed(run, {"state": to, "reason": reason, "message": message, **columns})
 
 
-def changes_of(before: Any, after: Any) -> dict[str, Any]:
-    """The fields in which two records of a type differ, as they are in the second."""
-    if before is after:
-        return {}
-    pairs = ((name, getattr(before, name), getattr(after, name)) for name in before.__slots__)
-    return {name: now for name, then, now in pairs if now is not then and now != then}
+def noted(run: Run, now: float, details: Json | None = None) -> Note:
+    """The event row of a run's state."""
+    told = to_json({"reason": run.reason, **(details or {})})
+    return now, f"run.{run.state}", run.message or run.reason, run.id, run.worker, told
 
 
 def note_run(connection: Connection, run: Run, now: float, details: Json | None = None) -> None:
-    """The event row of a run's state."""
-    add_event(
-        connection,
-        now,
-        f"run.{run.state}",
-        run.message or run.reason,
-        run.id,
-        run.worker,
-        {"reason": run.reason, **(details or {})},
-    )
+    """Write the event row of a run's state."""
+    add_notes(connection, [noted(run, now, details)])
 
 
 def add_event(
@@ -124,9 +121,15 @@ def add_event(
     details: Json | None = None,
 ) -> None:
     """One entry of the event log."""
+    add_notes(connection, [(at, kind, message, run, worker, to_json(details or {}))])
+
+
+def add_notes(connection: Connection, notes: Sequence[Note]) -> None:
+    """A few entries of the event log, in their order."""
     connection.execute(
-        "INSERT INTO events (at, kind, message, run, worker, details) VALUES (?, ?, ?, ?, ?, ?)",
-        (at, kind, message, run, worker, to_json(details or {})),
+        "INSERT INTO events (at, kind, message, run, worker, details) VALUES "
+        + ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(notes)),
+        [value for note in notes for value in note],
     )
 
 
@@ -135,16 +138,16 @@ def move_job(connection: Connection, job: Job, to: str, since: Job | None = None
     advance(JOB, job.state, to)
     columns["state"] = to
     before = since or job
-    return _write_job(connection, before, changes_of(before, job) | columns, replace(job, **columns))
+    return _write_job(connection, before, JOBS.changes(before, job) | columns, JOBS.changed(job, columns))
 
 
 def change_job(connection: Connection, job: Job, **columns: Any) -> Job:
     """The job with other columns, in the state and under the lease it was read with."""
-    return _write_job(connection, job, columns, replace(job, **columns))
+    return _write_job(connection, job, columns, JOBS.changed(job, columns))
 
 
 def _write_job(connection: Connection, stored: Job, columns: dict[str, Any], after: Job) -> Job:
-    names, values = _assignments(JOBS, columns)
+    names, values = JOBS.assignments(columns)
     moved = connection.execute(
         f"UPDATE jobs SET {names} WHERE id = ? AND state = ? AND coalesce(lease, 0) = ?",
         (*values, stored.id, stored.state, stored.lease or 0),
@@ -176,8 +179,3 @@ def move_call(connection: Connection, job: Job, to: str, **columns: Any) -> bool
         (*columns.values(), job.run, job.key, row[0]),
     )
     return True
-
-
-def _assignments(mapper: Mapper[Any], columns: dict[str, Any]) -> tuple[str, list[Any]]:
-    names = ", ".join(f"{name} = ?" for name in columns)
-    return names, [mapper.value(name, value) for name, value in columns.items()]

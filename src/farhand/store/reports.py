@@ -48,6 +48,7 @@ from .moves import (
     move_job,
     move_run,
     moved_run,
+    noted,
     rename_run,
 )
 from .rows import JOBS, storable
@@ -225,7 +226,7 @@ def _reset_crashes(batch: _Reported) -> None:
     if not batch.held.crashes:
         return
     if batch.start is not None:
-        batch.held = replace(batch.held, crashes=0)
+        batch.held = JOBS.changed(batch.held, {"crashes": 0})
     else:
         batch.held = change_job(batch.connection, batch.held, crashes=0)
 
@@ -245,7 +246,8 @@ def _on_started(batch: _Reported, event: Started) -> None:
         _name_run(batch, event.name)
         return
     if batch.brief:
-        batch.held = replace(job, state=advance(JOB, job.state, "running"), started_at=event.at)
+        running = {"state": advance(JOB, job.state, "running"), "started_at": event.at}
+        batch.held = JOBS.changed(job, running)
         batch.start = Unwritten(job, attempt)
     else:
         batch.held = move_job(batch.connection, job, "running", started_at=event.at)
@@ -271,8 +273,8 @@ def _begin_run(batch: _Reported, event: Started) -> None:
     if batch.start is None:
         move_run(connection, batch.effects, run, "running", "started", message, batch.now, **columns)
     else:
-        moved = moved_run(connection, run, "running", "started", message, batch.now, **columns)
-        batch.start = replace(batch.start, run=moved, run_in_store=run)
+        moved = moved_run(run, "running", "started", message, **columns)
+        batch.start = replace(batch.start, run=moved, run_in_store=run, note=noted(moved, batch.now))
 
 
 def _name_run(batch: _Reported, name: str | None) -> None:

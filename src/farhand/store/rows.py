@@ -40,6 +40,7 @@ R = TypeVar("R")
 Row = Sequence[Any]
 
 _ALIKE_MAX = 256
+_CLAUSES_MAX = 1024
 _encode = msgspec.json.Encoder().encode
 
 
@@ -86,6 +87,9 @@ class Mapper(Generic[R]):
         self.columns = ", ".join(columns)
         self.insert = f"INSERT INTO {table} ({self.columns}) VALUES ({', '.join('?' * len(columns))})"
         self._record = record
+        self._names = names
+        self._renamed = renamed
+        self._place = {name: index for index, name in enumerate(names)}
         self._json = frozenset(json)
         self._values = attrgetter(*names)
         self._encoded = [names.index(name) for name in json]
@@ -111,6 +115,25 @@ class Mapper(Generic[R]):
                 values[index] = _encode(values[index]).decode()
         return tuple(values)
 
+    def changed(self, record: R, changes: Mapping[str, Any]) -> R:
+        """The record with other values in some fields, in half the time that `dataclasses.replace` takes."""
+        values: list[Any] = list(self._values(record))
+        for name, value in changes.items():
+            values[self._place[name]] = value
+        return self._record(*values)
+
+    def changes(self, before: R, after: R) -> dict[str, Any]:
+        """The fields in which two records differ, as they are in the second."""
+        if before is after:
+            return {}
+        pairs = zip(self._names, self._values(before), self._values(after), strict=True)
+        return {name: now for name, then, now in pairs if now is not then and now != then}
+
+    def assignments(self, changes: Mapping[str, Any]) -> tuple[str, list[Any]]:
+        """What an UPDATE sets, and the values for it."""
+        values = [optional_json(value) if name in self._json else value for name, value in changes.items()]
+        return _set_clause(tuple(self._renamed.get(name, name) for name in changes)), values
+
     def read(self, name: str, text: Any) -> Any:
         """One field out of its column."""
         return self._readers[name](text)
@@ -118,6 +141,11 @@ class Mapper(Generic[R]):
     def value(self, name: str, value: Any) -> Any:
         """One field as its column keeps it."""
         return optional_json(value) if name in self._json else value
+
+
+@lru_cache(_CLAUSES_MAX)
+def _set_clause(names: tuple[str, ...]) -> str:
+    return ", ".join([f"{name} = ?" for name in names])
 
 
 def _decoder(type_: Any) -> Callable[[str], Any]:

@@ -31,7 +31,7 @@ class Small:
 
     @property
     def awake(self) -> bool:
-        return self.wakeup._event.is_set()
+        return self.wakeup.is_set
 
 
 @pytest.fixture
@@ -87,3 +87,12 @@ async def test_changed_runs_and_streams_are_told(world: Small) -> None:
         told = [(notice.kind, notice.run) async for notice in notices]
     assert told == [("run", "r1"), ("logs", "r2")]
     assert not world.awake, "a line of a log wakes no dispatcher"
+
+
+async def test_a_start_behind_another_that_waits_wakes_nobody(world: Small) -> None:
+    world.consequences.expect_start(a_job("j2", run="r2"))
+    assert world.awake
+    world.wakeup.is_set = False
+    world.consequences.expect_start(a_job("j3", run="r3"))
+    assert not world.awake
+    assert len(world.queue) == 2
