@@ -47,12 +47,8 @@ class Wakeup:
 
     def __init__(self) -> None:
         self.is_set = False
-        self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def is_set(self) -> bool:
         """Whether somebody is to be woken and was not yet."""
-        return self._event.is_set()
+        self._waiter: asyncio.Future[None] | None = None
 
     def set(self) -> None:
         """Wake whoever waits, or the next who does."""
