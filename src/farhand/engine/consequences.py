@@ -33,7 +33,7 @@ class Consequences:
         Whoever takes a job asks the store for its lease, and gets none where the run was not stored.
         """
         self._add(job, self._queue.steady.now())
-        if self._queue.is_first(job):
+        if self._queue.is_news(job):
             self._wakeup.set()
 
     def follow_start(self, run: Run, job: Job) -> None:

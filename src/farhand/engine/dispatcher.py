@@ -111,6 +111,7 @@ class Dispatcher(Service):
             job = self._queue.head(lane)
             if job is not None and self._place(job, lane, now):
                 self._push(lanes, lane)
+        self._queue.counted = frozenset(lane for _, lane in self._unserved)
         self._beyond.lacking(self._unserved)
 
     def _let_go_on(self, member: Member, job: Job) -> None:

@@ -99,6 +99,8 @@ class Queue:
         self._entries = itertools.count()
         self._ripe_at = 0.0
         self._apart: set[str] = set()
+        self.counted = frozenset[Lane]()
+        """The lanes that no worker serves: how many jobs wait in them says how many machines are wanted."""
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -169,11 +171,11 @@ class Queue:
         entries = itertools.islice(self._lanes.get(lane, ()), at_most)
         return sum(1 for entry in entries if self._places.get(entry[2]) == (lane, entry[3]))
 
-    def is_first(self, job: Job) -> bool:
-        """Whether something may be done for a queued job: not for one behind another that waits already."""
+    def is_news(self, job: Job) -> bool:
+        """Whether it changes anything that a job is queued: not behind another that waits for a worker."""
         lane = self.lane_of(job)
         head = None if lane is None else self.head(lane)
-        return head is None or head.id == job.id
+        return head is None or head.id == job.id or lane in self.counted
 
     def lane_of(self, job: Job) -> Lane | None:
         """The lane in which a job waits; None for one that is not due or not queued."""

@@ -96,3 +96,6 @@ async def test_a_start_behind_another_that_waits_wakes_nobody(world: Small) -> N
     world.consequences.expect_start(a_job("j3", run="r3"))
     assert not world.awake
     assert len(world.queue) == 2
+    world.queue.counted = frozenset({lane for _, lane in world.queue.lanes()})
+    world.consequences.expect_start(a_job("j4", run="r4"))
+    assert world.awake
