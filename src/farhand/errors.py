@@ -68,6 +68,38 @@ class NotSupported(FarhandError):
     exit_code = 2
 
 
+class NodeFailed(FarhandError):
+    """A node of a declared flow failed; the message names it and says how."""
+
+    code = "node_failed"
+
+
+class NodeSkipped(FarhandError):
+    """The node was not run, since one that it takes from did not end well; the message names that one."""
+
+    code = "node_skipped"
+
+
+class NotDelivered(FarhandError):
+    """A node of a declared flow did not return what it declares; the message names node and output."""
+
+    code = "not_delivered"
+
+
+class CannotLoad(FarhandError, ImportError):
+    """The source of a node cannot be loaded on the machine that was to run it; the message says why."""
+
+    code = "cannot_load"
+
+
+class InvalidDocument(FarhandError):
+    """The document of a declared flow has mistakes; each is named with its node, and nothing was saved."""
+
+    code = "invalid_document"
+    status = 422
+    exit_code = 2
+
+
 class NotIncluded(FarhandError):
     """A file of the project was imported that its flow is not known to reach; name it under include in
     farhand.toml."""
@@ -119,6 +151,14 @@ class Conflict(FarhandError):
 
     code = "conflict"
     status = 409
+    exit_code = 3
+
+
+class Changed(FarhandError):
+    """It is not any more, or not yet, what If-Match says this change is based on; read it and decide anew."""
+
+    code = "changed"
+    status = 412
     exit_code = 3
 
 

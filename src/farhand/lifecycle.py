@@ -61,14 +61,16 @@ JOB: Table = _table(
 """A job. `leased` is handed over, `running` is user code begun."""
 
 TASK: Table = _table(
-    queued="running completed failed cancelled crashed",
+    queued="running completed failed cancelled crashed skipped",
     running="queued completed failed cancelled crashed",
     completed="",
     failed="running queued",
     cancelled="running queued",
     crashed="running queued",
+    skipped="running queued",
 )
-"""A task run. A later attempt of its run executes again what did not complete."""
+"""A task run. A later attempt of its run executes again what did not complete. `skipped` is a node of a
+declared flow that was not run, since one that it takes from did not end well."""
 
 MACHINE: Table = _table(
     asked="pending running attached leaving ended",

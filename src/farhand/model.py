@@ -14,6 +14,9 @@ RESERVED_NAMES = frozenset({"server", "any", "worker"})
 LOCAL_WORKER = "server"
 """The name of the server's own processors."""
 
+DECLARED = "(declared)"
+"""The project of flows that were put as documents; no project's own name reads like it."""
+
 Json = dict[str, Any]
 T = TypeVar("T")
 
@@ -118,6 +121,23 @@ class Flow:
     tags: tuple[str, ...] = ()
     file: str = ""
     git: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a declared flow: its document, as it was put, and the code that was made of it.
+
+    ``etag`` is what a later change may name as the state that it is based on.
+    """
+
+    flow: str
+    number: int
+    etag: str
+    document: Json
+    bundle: str
+    fingerprint: str
+    created_at: float = 0.0
+    created_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,9 @@ REASONS = {
 }
 """Code of a refusal → what follows from it."""
 
+TRAVELS = "farhand_declared."
+"""Modules of code that was put as a document: it goes wherever it is placed, and no checkout has it."""
+
 _REPAIRABLE = frozenset({"checkout_differs", "ends_too_soon"})
 """Reasons that another machine, or a person, can take away: a job is not failed while one of them is left."""
 
@@ -43,6 +46,11 @@ _FILES_NAMED = 5
 def refusal(worker: str, code: str, message: str) -> Refusal:
     """A reason of code against a worker."""
     return Refusal(worker, code, message, REASONS[code].for_good)
+
+
+def travels(entry: str) -> bool:
+    """Whether an entry's code is handed over whole, so that what a worker has checked out does not matter."""
+    return entry.startswith(TRAVELS)
 
 
 def last_word(refusals: Sequence[Refusal]) -> Refusal | None:

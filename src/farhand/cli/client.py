@@ -73,9 +73,9 @@ class Client:
         patience = {} if timeout_s is None else {"timeout": timeout_s}
         return self._send("POST", path, json=body, **patience).json()
 
-    def put(self, path: str, body: Any = None) -> Any:
+    def put(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         """The decoded answer to PUT."""
-        return self._send("PUT", path, json=body).json()
+        return self._send("PUT", path, json=body, headers=headers).json()
 
     def patch(self, path: str, body: Any = None) -> Any:
         """The decoded answer to PATCH."""
@@ -154,10 +154,13 @@ class Client:
                 if line.startswith("data:"):
                     yield
 
-    def _send(self, method: str, path: str, **call: Any) -> httpx2.Response:
+    def _send(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **call: Any
+    ) -> httpx2.Response:
+        sent = {**self._headers(), **(headers or {})}
         with _reaching(self.url):
             response = self._http.request(
-                method, f"{self.url}{API}{path}", headers=self._headers(), follow_redirects=False, **call
+                method, f"{self.url}{API}{path}", headers=sent, follow_redirects=False, **call
             )
         if not response.is_success:
             raise _said(response)

@@ -82,14 +82,15 @@ def _moment(older_than: str | None) -> float | None:
 
 @click.command("delete")
 @flow_argument
+@click.option("--force", is_flag=True, help="Cancel the runs of a declared flow that are not over.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 @calls_server
-def delete_flow(client: Client, flow: str, yes: bool, as_json: bool) -> None:
-    """Delete a flow that its project has no more, and all its runs."""
+def delete_flow(client: Client, flow: str, force: bool, yes: bool, as_json: bool) -> None:
+    """Delete a flow that was put, or that its project has no more, and all its runs."""
     if not yes:
         agree(f"All runs of {flow}, with logs, metrics and results, will be gone. Go on?")
-    gone = client.delete(f"/flows/{segment(flow)}")
+    gone = client.delete(f"/flows/{segment(flow)}", force=force or None)
     if as_json:
         print_json(gone)
     else:

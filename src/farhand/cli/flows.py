@@ -6,6 +6,7 @@ import click
 
 from .client import Client, segment
 from .deleting import delete_flow
+from .documents import list_versions, node_rows, put_flow
 from .naming import flow_argument
 from .options import calls_server, json_option
 from .output import clip, moment, print_facts, print_json, print_table
@@ -58,6 +59,7 @@ def show(client: Client, flow: str, as_json: bool) -> None:
             "flow": found["name"],
             "description": found["description"],
             "entry": found["entry"],
+            "version": str(found["version"] or ""),
             "device": ", ".join(ask["labels"]),
             "runs on": ask["runs_on"],
             "code": found["fingerprint"],
@@ -72,6 +74,10 @@ def show(client: Client, flow: str, as_json: bool) -> None:
     if rows:
         click.echo("")
         print_table(("parameter", "type", "default"), rows)
+    if found["document"] is not None:
+        click.echo("")
+        print_table(("node", "type", "takes", "gives"), node_rows(found["document"]))
 
 
-flows.add_command(delete_flow)
+for command in (put_flow, list_versions, delete_flow):
+    flows.add_command(command)

@@ -12,7 +12,7 @@ from farhand_worker import protocol
 from ..model import Ask, Flow, Job, Json
 from ..placement import Candidate, Refusal
 from ..store.changes import Unfit
-from ..suitability import name_files, python_fits, refusal
+from ..suitability import name_files, python_fits, refusal, travels
 from .fleet import OFFLINE, Fleet, Member
 from .importchecks import ImportChecks, code_of
 from .queue import Queue
@@ -65,7 +65,7 @@ class Fitness:
         return (
             self._python(job.ask, member)
             or _time(job, member)
-            or self._checkout(job.fingerprint, member)
+            or self._checkout(job.entry, job.fingerprint, member)
             or self._arguments_of(job, member)
             or self.imports.against(code_of(job), member)
         )
@@ -117,7 +117,7 @@ class Fitness:
         code = (flow.fingerprint, flow.entry.partition(":")[0])
         against = (
             self._python(flow.ask, member)
-            or self._checkout(flow.fingerprint, member)
+            or self._checkout(flow.entry, flow.fingerprint, member)
             or self.imports.against(code, member)
         )
         files = member.differs.get(flow.fingerprint, ()) if member.checkout else ()
@@ -167,8 +167,8 @@ class Fitness:
             return None
         return refusal(member.name, "requires_python", f"has Python {member.python}, and it needs {asked}")
 
-    def _checkout(self, fingerprint: str, member: Member) -> Refusal | None:
-        if not member.checkout or not fingerprint:
+    def _checkout(self, entry: str, fingerprint: str, member: Member) -> Refusal | None:
+        if not member.checkout or not fingerprint or travels(entry):
             return None
         files = member.differs.get(fingerprint)
         if files is None:
@@ -194,3 +194,8 @@ def _time(job: Job, member: Member) -> Refusal | None:
         return None
     message = f"has its machine for {left_s:.0f} s more, and it may take {timeout_s:g} s"
     return refusal(member.name, "ends_too_soon", message)
+
+
+def checked_out(flows: Iterable[Flow]) -> list[str]:
+    """The fingerprints of the flows there are that workers may have in a checkout."""
+    return [flow.fingerprint for flow in flows if flow.present and not travels(flow.entry)]

@@ -21,6 +21,7 @@ from ..sdk import parameters
 from ..store import Store
 from ..suitability import BadSpecifier, python_fits
 from .bus import Bus, Notice
+from .fitness import checked_out
 from .packing import Found, Offer, Packed, Timed
 from .scheduler import Scheduler
 
@@ -132,8 +133,7 @@ class Projects:
         self, project: Project, flows: list[Flow], schedules: list[Schedule], inspected: Sequence[str] = ()
     ) -> None:
         await self._store.projects.replace(project, flows, schedules, time.time())
-        present = [flow.fingerprint for flow in await self._store.flows.list() if flow.present]
-        self._offered(list(inspected), present)
+        self._offered(list(inspected), checked_out(await self._store.flows.list()))
         self._scheduler.reload()
         self._bus.publish(Notice("project"))
         self._bus.publish(Notice("schedule"))
@@ -160,9 +160,14 @@ def check(project: str, offer: Offer, stored: list[Flow]) -> Checked:
     return Checked(list(flows.values()), schedules, troubles, conflicts)
 
 
+def check_name(name: str) -> None:
+    """Raises `Usage` for what no flow can be called."""
+    if re.fullmatch(NAME_PATTERN, name) is None or name in RESERVED_NAMES:
+        raise Usage(f"flow {name[:100]!r}: the name cannot be used; it must match {NAME_PATTERN}")
+
+
 def _check_name(found: Found, flows: dict[str, Flow], elsewhere: dict[str, str], project: str) -> None:
-    if re.fullmatch(NAME_PATTERN, found.name) is None or found.name in RESERVED_NAMES:
-        raise Usage(f"flow {found.name!r}: the name cannot be used")
+    check_name(found.name)
     if found.name in flows:
         raise Usage(f"flow {found.name!r}: {flows[found.name].file} has that name; rename one of them")
     if found.name in elsewhere:

@@ -125,9 +125,12 @@ class Pruner(Service):
         async with self._sweeping:
             yield
 
-    async def delete_flow(self, flow: str) -> int:
-        """Hide a flow and its runs at once, and delete them in the background; returns how many runs."""
-        runs = await self._store.retention.delete_flow(flow, time.time())
+    async def delete_flow(self, flow: str, *, forced: bool = False) -> int:
+        """Hide a flow and its runs at once, and delete them in the background; returns how many runs.
+
+        With ``forced`` also those that are not over, each as soon as it is.
+        """
+        runs = await self._store.retention.delete_flow(flow, time.time(), forced=forced)
         self._wakeup.set()
         return runs
 

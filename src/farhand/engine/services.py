@@ -19,9 +19,10 @@ from .blob_access import BlobAccess
 from .bus import Bus
 from .choosing import RESERVE_AFTER_S
 from .consequences import Consequences
+from .declared import Declared
 from .dispatcher import Dispatcher
 from .doctor import Doctor
-from .fitness import Fitness
+from .fitness import Fitness, checked_out
 from .flavors import Flavors
 from .fleet import Fleet
 from .flows import Flows
@@ -135,6 +136,7 @@ class Services:
         self.pruner = Pruner(
             store, self.blobs, lambda: [self.runtime], keep_s=keep_s, keep_audit_s=keep_audit_s
         )
+        self.declared = Declared(store, self.blobs, self.runs, self.pruner, self.bus)
         self.backup = Backup(store, home, self.pruner)
 
     async def start(self) -> None:
@@ -157,7 +159,7 @@ class Services:
                 member.python, member.environment = known.python, known.environment
                 member.checkout, member.git = known.checkout, known.git
                 member.jti, member.drained_by = known.jti, known.drained_by
-        self.fitness.flows([flow.fingerprint for flow in await self.store.flows.list() if flow.present])
+        self.fitness.flows(checked_out(await self.store.flows.list()))
         await self.inbox.reconcile()
         self.vitals.start()
         self.dispatcher.start()

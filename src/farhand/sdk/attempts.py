@@ -132,7 +132,7 @@ def _attempt(
 ) -> Callable[[], Any]:
     """What one attempt calls, or awaits."""
     step = made.step
-    limits = Limits(frame, step.options.timeout_s, step.options.silence_timeout_s)
+    limits = Limits(frame, step.options.timeout_s, step.options.silence_timeout_s, step.limit_words)
     work = _work(made)
     if limits.none:
         return work

@@ -35,10 +35,10 @@ class Deadline:
     base: Type[TimedOut] = TimedOut
     words = "{name} took longer than its timeout of {limit_s:g} s"
 
-    def __init__(self, name: str, timeout_s: float, later_s: float = 0.0) -> None:
+    def __init__(self, name: str, timeout_s: float, later_s: float = 0.0, words: str = "") -> None:
         self.fired = False
         self.abandoned = False
-        self._message = self.words.format(name=name, limit_s=timeout_s)
+        self._message = (words or self.words).format(name=name, limit_s=timeout_s)
         self._timeout_s = timeout_s + later_s
         self._thread = threading.get_ident()
         self._main = threading.current_thread() is threading.main_thread()
@@ -125,8 +125,10 @@ class Silence(Deadline):
     base = SilentTooLong
     words = "{name} was silent for longer than its silence_timeout of {limit_s:g} s"
 
-    def __init__(self, name: str, timeout_s: float, hearing: Hearing, later_s: float = 0.0) -> None:
-        super().__init__(name, timeout_s, later_s)
+    def __init__(
+        self, name: str, timeout_s: float, hearing: Hearing, later_s: float = 0.0, words: str = ""
+    ) -> None:
+        super().__init__(name, timeout_s, later_s, words)
         self._hearing = hearing
 
     def _due(self, grace_s: float, give_up: GiveUp) -> None:
@@ -137,12 +139,24 @@ class Silence(Deadline):
             self._timer = watcher.after(rest_s, lambda: self._due(grace_s, give_up))
 
 
+class Words(NamedTuple):
+    """What is said of a call that passes a limit: what it is called, and a template a limit."""
+
+    name: str
+    timeout: str
+    silence: str
+
+
 class Limits(NamedTuple):
-    """Both limits of one call. A run that is not recorded is not listened to, so its silence has none."""
+    """Both limits of one call. A run that is not recorded is not listened to, so its silence has none.
+
+    ``words`` are those of a step that calls its limits otherwise than ``@task`` does.
+    """
 
     frame: Frame
     timeout_s: Optional[float]
     silence_s: Optional[float]
+    words: Optional[Words] = None
 
     @property
     def none(self) -> bool:
@@ -163,15 +177,17 @@ class Limits(NamedTuple):
     def _in_time(self, function: Callable[[], T], give_up: GiveUp, later_s: float) -> T:
         if self.timeout_s is None:
             return function()
-        deadline = Deadline(self.frame.name, self.timeout_s, later_s)
+        words = self.words or Words(self.frame.name, "", "")
+        deadline = Deadline(words.name, self.timeout_s, later_s, words.timeout)
         return deadline.run(function, self.frame.run.grace_s, give_up)
 
     def _heard_of(self, function: Callable[[], T], give_up: GiveUp, later_s: float) -> T:
         limit_s = self.silence_limit_s
         if limit_s is None:
             return function()
+        words = self.words or Words(self.frame.name, "", "")
         with Hearing(self.frame) as hearing:
-            silence = Silence(self.frame.name, limit_s, hearing, later_s)
+            silence = Silence(words.name, limit_s, hearing, later_s, words.silence)
             return silence.run(function, self.frame.run.grace_s, give_up)
 
 

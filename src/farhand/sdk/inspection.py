@@ -88,10 +88,10 @@ def _flows_of(root: Path, source: Source, file: str, part: List[str]) -> List[Do
         raise not_included(strays)
     found = [value for value in vars(module).values() if isinstance(value, Flow)]
     own = {id(flow): flow for flow in found if flow.function.__module__ == source.module}
-    return [_described(flow, file) for flow in own.values()]
+    return [described(flow, file) for flow in own.values()]
 
 
-def _described(flow: Flow[Any], file: str) -> Document:
+def described(flow: Flow[Any], file: str) -> Document:
     return {
         "name": flow.name,
         "entry": flow.entry,

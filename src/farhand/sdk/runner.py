@@ -158,6 +158,7 @@ class Job:
             self._frame,
             self._header.get("timeout_s"),
             (self._header.get("settings") or {}).get("silence_timeout_s"),
+            step.limit_words,
         )
         perform = _call_hook if self._header["kind"] == "hook" else _perform
         try:

@@ -5,13 +5,29 @@ from __future__ import annotations
 import functools
 import inspect
 from types import CodeType, ModuleType
-from typing import Any, Callable, Dict, Generic, Iterator, List, Optional, Set, Tuple, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
 
 from farhand.errors import NotSupported
 
 from .hooks import Hook, Hooks
 from .metrics import drained
 from .options import Options
+
+if TYPE_CHECKING:
+    from .deadlines import Words
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -50,6 +66,9 @@ class Step(Generic[F]):
         self.hooks = hooks or Hooks()
         self.entry = f"{function.__module__}:{function.__qualname__}"
         self.identity = self.entry if name is None else f"{self.entry} {name}"
+        self.limit_words: Optional[Words] = None
+        self.nodes: Sequence[Step[Any]] = ()
+        """The steps that it calls without naming them in its code: the nodes of a declared flow."""
         self._plan: Optional[List[Tuple[str, Any]]] = None
         self._signature: Optional[inspect.Signature] = None
         self._by_position = -1
@@ -140,6 +159,7 @@ def declared_by(step: Step[Any]) -> List[str]:
             continue
         seen.add(id(found))
         names.update(found.options.secrets)
+        waiting.extend(found.nodes)
         waiting.extend(_named_in(found.function))
     return sorted(names)
 

@@ -42,6 +42,7 @@ from .state import StoreState
 from .tasks import Tasks
 from .tokens import Tokens
 from .variables import Variables
+from .versions import Versions
 from .workers import Workers
 
 __all__ = ["Changes", "Leased", "PlacedOutcome", "Recorded", "Store", "StoreState"]
@@ -54,6 +55,7 @@ class Store:
         self.database = database
         self.meta = meta
         self.flows = Flows(database)
+        self.versions = Versions(database, self.flows)
         self.projects = Projects(database, self.flows)
         self.schedules = Schedules(database)
         self.runs = Runs(database)

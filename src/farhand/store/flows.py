@@ -61,17 +61,23 @@ def replace_flows(connection: Connection, project: str, flows: list[Flow], now: 
     Raises `Conflict` when another project has a flow of the same name.
     """
     connection.execute("UPDATE flows SET present = 0 WHERE project = ?", (project,))
-    columns = FLOWS.columns.split(", ")[1:]
-    upsert = (
-        f"{FLOWS.insert} ON CONFLICT (name) DO UPDATE SET "
-        + ", ".join(f"{name} = excluded.{name}" for name in columns)
-        + " WHERE flows.project = excluded.project OR flows.present = 0"
-    )
     for flow in flows:
-        row = FLOWS.dump(replace(flow, project=project, present=True, updated_at=now))
-        if connection.execute(upsert, row).rowcount != 1:
-            holder = connection.execute("SELECT project FROM flows WHERE name = ?", (flow.name,)).fetchone()
-            raise Conflict(
-                f"projects {holder[0]!r} and {project!r} both have a flow named {flow.name!r}; "
-                "rename one of them"
-            )
+        store_flow(connection, replace(flow, project=project), now)
+
+
+_UPSERT = (
+    f"{FLOWS.insert} ON CONFLICT (name) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in FLOWS.columns.split(", ")[1:])
+    + " WHERE flows.project = excluded.project OR flows.present = 0"
+)
+
+
+def store_flow(connection: Connection, flow: Flow, now: float) -> None:
+    """Store one flow of a project. Raises `Conflict` when another project has one of its name."""
+    row = FLOWS.dump(replace(flow, present=True, updated_at=now))
+    if connection.execute(_UPSERT, row).rowcount != 1:
+        holder = connection.execute("SELECT project FROM flows WHERE name = ?", (flow.name,)).fetchone()
+        raise Conflict(
+            f"projects {holder[0]!r} and {flow.project!r} both have a flow named {flow.name!r}; "
+            "rename one of them"
+        )

@@ -17,6 +17,7 @@ from ..lifecycle import RUN, is_terminal
 from .database import Database
 from .guard import Connection
 from .run_blobs import MARK
+from .versions import forget_versions
 
 NOT_DELETED = (
     "NOT EXISTS (SELECT 1 FROM deletions WHERE deletions.flow = runs.flow AND runs.id <= deletions.last_run)"
@@ -64,6 +65,7 @@ _BLOB_BEARERS = (
     ("flows", ("name",), "bundle, fingerprint"),
     ("projects", ("name",), "bundle"),
     ("runs", ("id",), "bundle, fingerprint, params, result, error"),
+    ("versions", ("flow", "number"), "bundle, fingerprint"),
     ("jobs", ("id",), "bundle, fingerprint, args"),
     ("task_runs", ("run", "key"), "value, error"),
 )
@@ -105,11 +107,11 @@ class Retention:
         """Delete up to ``rows_max`` rows older than a moment of a table of `BY_AGE`."""
         return await self._database.write(lambda connection: _delete_old(connection, table, before, rows_max))
 
-    async def delete_flow(self, flow: str, now: float) -> int:
+    async def delete_flow(self, flow: str, now: float, *, forced: bool = False) -> int:
         """Hide a flow and all its runs at once; `doomed` lists them for whoever deletes them.
 
-        Returns how many there are. Raises `NotFound`, or `Conflict` while its project has it or a run of
-        it is under way.
+        Returns how many there are. Raises `NotFound`, or `Conflict` while its project has it or, unless
+        ``forced``, a run of it is under way.
         """
         runs, after = 0, await self._database.read(lambda connection: _last_deleted(connection, flow))
         while True:  # counted outside the writer, which a flow of a million runs would hold for long
@@ -119,7 +121,9 @@ class Retention:
             runs += counted
             if counted < COUNTED_MAX:
                 break
-        return await self._database.write(lambda connection: _delete_flow(connection, flow, runs, now))
+        return await self._database.write(
+            lambda connection: _delete_flow(connection, flow, runs, now, forced)
+        )
 
     async def doomed(self, limit: int) -> list[str]:
         """Runs of deleted flows. A flow that has no more is forgotten."""
@@ -224,7 +228,7 @@ def _count_after(connection: Connection, flow: str, after: str) -> tuple[int, st
     return int(counted), str(last)
 
 
-def _delete_flow(connection: Connection, flow: str, runs: int, now: float) -> int:
+def _delete_flow(connection: Connection, flow: str, runs: int, now: float, forced: bool) -> int:
     row = connection.execute("SELECT present, project FROM flows WHERE name = ?", (flow,)).fetchone()
     if row is not None and row[0]:
         raise Conflict(f"flow {flow!r} is part of project {row[1]!r}; take it out there first")
@@ -235,10 +239,11 @@ def _delete_flow(connection: Connection, flow: str, runs: int, now: float) -> in
     if row is None and newest is None:
         raise NotFound(f"there is no flow {flow!r}, and no run of one")
     under_way = sum(_count_in(connection, flow, state, after) for state in _UNDER_WAY)
-    if under_way:
+    if under_way and not forced:
         said = f"{under_way}" if under_way < COUNTED_MAX else f"{COUNTED_MAX} or more"
         raise Conflict(f"{said} runs of flow {flow!r} have not ended; cancel them first")
     connection.execute("DELETE FROM flows WHERE name = ?", (flow,))
+    forget_versions(connection, flow)
     if newest is not None:
         connection.execute(
             "INSERT INTO deletions (flow, last_run, asked_at) VALUES (?, ?, ?)"

@@ -33,6 +33,7 @@ from ..model import (
     Token,
     Trouble,
     Variable,
+    Version,
     Worker,
 )
 
@@ -184,6 +185,7 @@ MACHINES = Mapper(Machine, "machines", {"labels": tuple[str, ...]})
 AUDIT = Mapper(AuditEntry, "audit", {"details": Json})
 SECRETS = Mapper(Secret, "secrets")
 VARIABLES = Mapper(Variable, "variables")
+VERSIONS = Mapper(Version, "versions", {"document": Json})
 FLAVORS = Mapper(Flavor, "flavors")
 PROJECTS = Mapper(Project, "projects", {"errors": tuple[Trouble, ...], "left_out": tuple[LeftOut, ...]})
 SCHEDULES = Mapper(Schedule, "schedules", {"spec": Json}, flags=["paused", "present"])

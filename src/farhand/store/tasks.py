@@ -15,7 +15,7 @@ from .guard import Connection, Variants
 from .parts import among
 from .rows import TASK_RUNS, optional_json, to_json
 
-_ENDED = ("completed", "failed", "cancelled", "crashed")
+_ENDED = ("completed", "failed", "cancelled", "crashed", "skipped")
 
 
 class Tasks:

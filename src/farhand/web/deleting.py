@@ -12,6 +12,7 @@ from ..lifecycle import RUN
 from .access import require
 from .answers import FlowDeleted
 from .asking import Asking
+from .etags import IfMatch, expected_etag
 from .paging import Cursor
 from .routing import Routes
 from .views import JsonResponse
@@ -56,6 +57,17 @@ async def delete_run(id: str, services: Asking) -> Response:
 
 
 @router.delete("/flows/{name}", status_code=202, response_model=FlowDeleted, dependencies=DELETE)
-async def delete_flow(name: str, services: Asking) -> JsonResponse:
-    """Delete a flow that its project has no more, and all its runs. They are gone from every list at once."""
-    return JsonResponse(FlowDeleted(name, await services.pruner.delete_flow(name)), status_code=202)
+async def delete_flow(
+    name: str,
+    services: Asking,
+    force: Annotated[
+        bool, Query(description="Cancel its runs that are not over, of a flow that was put.")
+    ] = False,
+    if_match: IfMatch = None,
+) -> JsonResponse:
+    """Delete a flow that was put, or that its project has no more, and all its runs.
+
+    They are gone from every list at once. 409 while runs of it are not over, unless forced.
+    """
+    runs = await services.declared.delete(name, forced=force, expected=expected_etag(if_match))
+    return JsonResponse(FlowDeleted(name, runs), status_code=202)

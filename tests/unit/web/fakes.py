@@ -54,6 +54,7 @@ from farhand.model import (
     Token,
     Trouble,
     Variable,
+    Version,
     Worker,
 )
 from farhand.placement import Refusal
@@ -520,6 +521,37 @@ class FakePruner:
         return 2
 
 
+class FakeDeclared:
+    """Declared flows: what was put, by name."""
+
+    def __init__(self, pruner: FakePruner) -> None:
+        self._pruner = pruner
+        self.items: dict[str, list[Version]] = {}
+
+    async def put(self, name: str, document: Any, who: str, expected: str | None = None) -> Version:
+        """Keep a document."""
+        versions = self.items.setdefault(name, [])
+        kept = Version(name, len(versions) + 1, "e1", document, "sha256:b", "sha256:f", T0, who)
+        versions.insert(0, kept)
+        return kept
+
+    async def latest(self, flow: str) -> Version | None:
+        """The newest version."""
+        return next(iter(self.items.get(flow, [])), None)
+
+    async def versions(self, flow: str) -> list[Version]:
+        """Every version."""
+        return self.items.get(flow, [])
+
+    async def of_run(self, flow: str, fingerprint: str) -> Version | None:
+        """The version of a run."""
+        return await self.latest(flow)
+
+    async def delete(self, name: str, *, forced: bool = False, expected: str | None = None) -> int:
+        """Delete a flow."""
+        return await self._pruner.delete_flow(name)
+
+
 class FakeExplanations:
     def __init__(self, runs: FakeRuns) -> None:
         self._runs = runs
@@ -620,6 +652,7 @@ class FakeServices:
         self.doctor = FakeDoctor()
         self.fleet = FakeFleet()
         self.pruner = FakePruner(self.runs, self.flows)
+        self.declared = FakeDeclared(self.pruner)
         self.explanations = FakeExplanations(self.runs)
         self.backup = FakeBackup()
         self.leases = FakeLeases()

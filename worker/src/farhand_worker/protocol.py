@@ -533,6 +533,9 @@ class TaskBegan:
 class Checkpoint:
     """A task call ended. ``kept`` is false when the outcome cannot be replayed.
 
+    ``state`` is completed, failed, cancelled, crashed, or skipped: a node of a declared flow that was not
+    run, for what ``error`` says.
+
     ``flow`` is given for the call of a flow: its run ends with it, for this ``reason`` and ``message``.
     """
 

@@ -1,0 +1,167 @@
+"""Declared flows: documents that are put, checked by a child, and kept in versions.
+
+The server neither compiles nor runs what a document holds. The child reads it and says what is wrong, or
+what the flow is and which files its code consists of; these become a bundle like that of a project.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from farhand_worker.manifest import digest_file, write_manifest
+
+from ..blobs import Blobs, digest_of
+from ..errors import Conflict, InvalidDocument, NotFound, Usage
+from ..lifecycle import RUN, is_terminal
+from ..model import DECLARED, Flow, Json, Version
+from ..store import Store
+from .bus import Bus, Notice
+from .packing import Found, bundle
+from .projects import check_name
+from .pruner import Pruner
+from .runs import Runs
+
+CHECK_S = 20.0
+"""A document that takes longer to be read is refused."""
+
+_AT_ONCE = 2
+_PAGE = 200
+
+
+class Said(msgspec.Struct):
+    """What the child says: mistakes with their sentence, or the flow and its files."""
+
+    flow: Found | None = None
+    files: dict[str, str] = {}
+    message: str = ""
+    mistakes: list[Json] = []
+
+
+class Declared:
+    """Every operation on declared flows."""
+
+    def __init__(self, store: Store, blobs: Blobs, runs: Runs, pruner: Pruner, bus: Bus) -> None:
+        self._store = store
+        self._blobs = blobs
+        self._runs = runs
+        self._pruner = pruner
+        self._bus = bus
+        self._room = asyncio.Semaphore(_AT_ONCE)
+
+    async def put(self, name: str, document: Json, who: str, expected: str | None = None) -> Version:
+        """Keep a document as the newest version of a flow; runs that are under way go on as they began.
+
+        Raises `InvalidDocument` with every mistake, `Changed` when ``expected`` is not the etag of what is
+        there, `Conflict` when a project has a flow of that name.
+        """
+        check_name(name)
+        async with self._room:
+            said = await _checked(name, document)
+        if said.flow is None:
+            raise InvalidDocument(said.message, mistakes=said.mistakes)
+        flow = await asyncio.to_thread(self._packed, name, said.flow, said.files)
+        version = Version(name, 0, etag_of(document), document, flow.bundle, flow.fingerprint, created_by=who)
+        kept = await self._store.versions.put(flow, version, expected, time.time())
+        self._bus.publish(Notice("project"))
+        return kept
+
+    async def latest(self, flow: str) -> Version | None:
+        """The newest version of a flow; None for one that is not declared."""
+        return await self._store.versions.latest(flow)
+
+    async def versions(self, flow: str) -> list[Version]:
+        """Every version of a declared flow, the newest first. Raises `NotFound`."""
+        found = await self._store.versions.list(flow)
+        if not found:
+            raise NotFound(f"there is no declared flow {flow!r}")
+        return found
+
+    async def of_run(self, flow: str, fingerprint: str) -> Version | None:
+        """The version that a run of this code is of; None for other flows."""
+        return await self._store.versions.of_code(flow, fingerprint) if fingerprint else None
+
+    async def delete(self, name: str, *, forced: bool = False, expected: str | None = None) -> int:
+        """Delete a flow that was put, or that its project has no more, with all its runs; how many.
+
+        Raises `Conflict` while runs of it are not over; with ``forced`` those are cancelled, and each is
+        gone once it has ended.
+        """
+        flow = await self._store.flows.get(name)
+        put = flow is not None and flow.project == DECLARED
+        if put and not forced and (under_way := await self._under_way(name)):
+            raise Conflict(
+                f"{len(under_way)} runs of flow {name!r} have not ended; cancel them first, or delete it with"
+                " force"
+            )
+        if put:
+            await self._store.versions.retire(name, expected, DECLARED)
+        if forced:
+            for run in await self._under_way(name):
+                with contextlib.suppress(Conflict):  # it has ended meanwhile
+                    await self._runs.cancel(run)
+        return await self._pruner.delete_flow(name, forced=forced and put)
+
+    async def _under_way(self, flow: str) -> list[str]:
+        """Up to a page of open runs in each state, those that flows started themselves left out."""
+        states = [state for state in RUN if not is_terminal(RUN, state)]
+        pages = [await self._runs.page(_PAGE, None, flow, state) for state in states]
+        return [run.id for page in pages for run in page.items if run.root is None]
+
+    def _packed(self, name: str, found: Found, files: dict[str, str]) -> Flow:
+        """The flow, its bundle and manifest on disk."""
+        contents = {file: text.encode() for file, text in files.items()}
+        content = bundle(contents)
+        manifest = write_manifest({file: digest_file(data) for file, data in contents.items()})
+        for blob in (content, manifest):
+            self._blobs.put_bytes(blob)
+        return Flow(
+            name=name,
+            project=DECLARED,
+            entry=found.entry,
+            description=found.description,
+            schema=found.schema,
+            ask=found.ask,
+            settings=found.settings,
+            bundle=digest_of(content),
+            fingerprint=digest_of(manifest),
+        )
+
+
+def etag_of(document: Json) -> str:
+    """The version of a document as a change may name it."""
+    text = msgspec.json.encode(document, order="sorted")
+    return hashlib.sha256(text).hexdigest()[:32]
+
+
+async def _checked(name: str, document: Json) -> Said:
+    """What the child says of a document. Raises `Usage` when it cannot say anything."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "farhand.sdk.saving",
+        env={name: value for name, value in os.environ.items() if not name.startswith("FARHAND_")},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    asked: dict[str, Any] = {"name": name, "document": document}
+    try:
+        async with asyncio.timeout(CHECK_S):
+            said, _ = await process.communicate(msgspec.json.encode(asked))
+        if process.returncode == 0:
+            return msgspec.json.decode(said, type=Said)
+    except TimeoutError:
+        raise Usage(f"the document could not be read in {CHECK_S:g} s; make it smaller") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    raise Usage("the document could not be read: it is nested too deeply, or its sources are")

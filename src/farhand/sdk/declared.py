@@ -1,0 +1,236 @@
+"""Declared flows: nodes that run once what they take is there, at once where nothing orders them.
+
+A flow that was put as a document is a bundle of its own, a package `PACKAGE` with the document, the sources
+as they are, and a few lines for each job: ``flow`` is the flow, ``call_N_ID`` the node that a placed call
+runs. So what is compiled is compiled by the engine of the machine that runs it, after the same import check
+as any code, and nothing has to be deployed.
+
+Each node is a call with a key like any other. Its outputs reach those after it as futures of that call, so
+that all keys are known before anything has run, those of nodes that are skipped too.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+
+from farhand.errors import FarhandError, NodeFailed, NodeSkipped, TimedOut
+
+from . import calls, documents, encoding, events, sources
+from .context import Frame, current
+from .deadlines import Words
+from .flows import Flow
+from .futures import Future
+from .graphs import MISSING, TYPES, Graph, Input, Member
+from .hashing import digest_of
+from .hooks import Hooks
+from .interrupts import is_interruption
+from .options import Options
+from .steps import Step
+from .tasks import Task
+
+if TYPE_CHECKING:
+    from .documents import Document, Node
+
+PACKAGE = "farhand_declared"
+DOCUMENT = "flow.json"
+_KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
+_ANY_WAY = inspect.Parameter.POSITIONAL_OR_KEYWORD
+Values = Dict[str, Any]
+
+_TIMEOUT = "{name!r} took longer than its duration_timeout of {limit_s:g} s"
+_SILENCE = "{name!r} reported nothing for {limit_s:g} s"
+
+# ---------------------------------------------------------------- running a graph
+
+
+class Running:
+    """One run of a graph: every node is submitted at once, and begins when what it takes is there."""
+
+    def __init__(self, graph: Graph, steps: Dict[str, Step[Any]], frame: Frame, values: Values) -> None:
+        self._graph = graph
+        self._steps = steps
+        self._frame = frame
+        self._values = values
+        self._calls: Dict[str, Future[Any]] = {}
+        self._outcomes: Dict[str, Optional[BaseException]] = {}
+
+    def result(self) -> Values:
+        """The outputs of the flow. Raises what the first failed node failed with, once all have ended."""
+        for member in self._graph.ordered():
+            self._submit(member)
+        for future in self._calls.values():
+            future.exception()
+        self._raise_failures()
+        return {name: self._given(name) for name in self._graph.outputs}
+
+    def _given(self, name: str) -> Any:
+        value = self._values[name]
+        return value.result() if isinstance(value, Future) else value
+
+    def _submit(self, member: Member) -> None:
+        step = self._steps[member.id]
+        taken = {name: self._values[name] for name in member.requires}
+        future = calls.submit(step, self._frame, (), taken)
+        self._calls[member.id] = future
+        picks = {output.name: Future[Any](future.key, step.name) for output in member.provides}
+        self._values.update(picks)
+        future.when_done(lambda: self._ended(member, future, picks))
+
+    def _ended(self, member: Member, future: Future[Any], picks: Dict[str, Future[Any]]) -> None:
+        """Pass on what a node has delivered, or that those after it are not run."""
+        error, delivered = future.error, {}
+        if error is None:
+            try:
+                delivered = member.delivered(future.result())
+            except FarhandError as wrong:
+                error = wrong
+        self._outcomes[member.id] = error
+        if isinstance(error, NodeSkipped):
+            self._note_skipped(member, future, error)
+        for name, pick in picks.items():
+            if error is None:
+                pick.settle(delivered[name])
+            elif isinstance(error, NodeSkipped) or is_interruption(error):
+                pick.settle(error=error)
+            else:
+                pick.settle(error=NodeSkipped(f"not run, since node {member.id!r} failed"))
+
+    def _note_skipped(self, member: Member, future: Future[Any], error: NodeSkipped) -> None:
+        if not self._frame.run.recorder.recording:
+            return
+        now = events.now()
+        body = {
+            "key": future.key,
+            "name": self._steps[member.id].name,
+            "state": "skipped",
+            "started_at": now,
+            "ended_at": now,
+            "scope": self._frame.key,
+            "attempts": 0,
+            "kept": False,
+            "nested": self._frame.nested,
+            "error": {
+                "type": "NodeSkipped",
+                "module": "farhand.errors",
+                "message": str(error),
+                "traceback": "",
+            },
+        }
+        self._frame.run.recorder.write(events.line("checkpoint", body))
+
+    def _raise_failures(self) -> None:
+        failed = {
+            node: error
+            for node, error in self._outcomes.items()
+            if error is not None and not isinstance(error, NodeSkipped)
+        }
+        if not failed:
+            return
+        order = [member.id for member in self._graph.members if member.id in failed]
+        first, error = order[0], failed[order[0]]
+        others = ", ".join(repr(node) for node in order[1:])
+        more = f"; also failed: {others}" if others else ""
+        if is_interruption(error):
+            raise error
+        if isinstance(error, TimedOut) and f"{first!r} " in str(error):
+            raise type(error)(f"{error}{more}") from error
+        if isinstance(error, FarhandError) and f"node {first!r}" in str(error):
+            raise type(error)(f"{error}{more}") from error
+        raise NodeFailed(f"node {first!r} failed: {encoding.summary_of(error)}{more}") from error
+
+
+def function_of(name: str, module: str, graph: Graph, steps: Dict[str, Step[Any]]) -> Callable[..., Any]:
+    """The function that runs a graph, with the flow's inputs as its parameters."""
+
+    def run_graph(**values: Any) -> Values:
+        frame = current()
+        assert frame is not None  # a flow's body runs inside of its run, in scripts too
+        return Running(graph, steps, frame, dict(values)).result()
+
+    run_graph.__name__ = run_graph.__qualname__ = name
+    run_graph.__module__ = module
+    run_graph.__doc__ = None
+    run_graph.__signature__ = inspect.Signature([_parameter(given) for given in graph.inputs])  # pyright: ignore[reportFunctionMemberAccess]
+    return run_graph
+
+
+def _parameter(given: Input) -> inspect.Parameter:
+    default = inspect.Parameter.empty if given.default is MISSING else given.default
+    return inspect.Parameter(given.name, _KEYWORD_ONLY, default=default, annotation=TYPES[given.type])
+
+
+# ---------------------------------------------------------------- nodes of documents
+
+
+class NodeTask(Task[Any]):
+    """A node of a document as a task. Its source is loaded when it is first called."""
+
+    def __init__(self, node: Node, number: int) -> None:
+        self._node = node
+        self._module = f"{PACKAGE}.node_{stem(number, node.member.id)}"
+        self._loaded: Optional[Callable[..., Any]] = None
+        super().__init__(self._function(), node.options, Hooks(), {"name": node.member.id})
+        self.entry = f"{PACKAGE}.call_{stem(number, node.member.id)}:node"
+        shape = json.dumps([node.member.requires, [o.described() for o in node.member.provides]])
+        self.limit_words = Words(node.member.id, _TIMEOUT, _SILENCE)
+        self.identity = f"node {node.member.id} {digest_of([shape.encode(), node.source.encode()])}"
+
+    def load(self) -> Callable[..., Any]:
+        """The entry in the node's source. Raises `CannotLoad`."""
+        if self._loaded is None:
+            self._loaded = sources.load(self._node.member.id, self._module)
+        return self._loaded
+
+    def _function(self) -> Callable[..., Any]:
+        member = self._node.member
+
+        def process(**values: Any) -> Values:
+            return sources.call(member, self.load(), values)
+
+        process.__module__ = PACKAGE
+        parameters = [inspect.Parameter(name, _ANY_WAY) for name in member.requires]
+        process.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        return process
+
+
+def stem(number: int, node: str) -> str:
+    """What the modules of a node are called after: its place, and its id as far as a module can have it."""
+    return f"{number}_{re.sub(r'[^A-Za-z0-9_]', '_', node)}"
+
+
+def steps_of(document: Document) -> Dict[str, Step[Any]]:
+    """The task of each node, by id."""
+    return {node.member.id: NodeTask(node, number) for number, node in enumerate(document.nodes)}
+
+
+def flow_of(document: Document, name: str) -> Flow[Any]:
+    """The flow of a document that was put under a name."""
+    graph, steps = document.graph, steps_of(document)
+    function = function_of(name, f"{PACKAGE}.flow", graph, steps)
+    made = Flow(function, Options({}), Hooks(), {"name": name, "description": document.description})
+    made.entry = f"{PACKAGE}.flow:flow"
+    made.nodes = list(steps.values())
+    return made
+
+
+def read_beside(place: str) -> Document:
+    """The document of a bundle, of which ``place`` is a module."""
+    with open(os.path.join(os.path.dirname(place), DOCUMENT), encoding="utf-8") as file:
+        return documents.read(json.load(file), lambda source, member: [])
+
+
+def flow_beside(place: str, name: str) -> Flow[Any]:
+    """The flow of a bundle, of which ``place`` is a module; nothing of its sources is loaded."""
+    return flow_of(read_beside(place), name)
+
+
+def node_beside(place: str, node: str) -> Step[Any]:
+    """The task of a node, its source loaded; what the module of a placed call consists of."""
+    task = steps_of(read_beside(place))[node]
+    assert isinstance(task, NodeTask)
+    task.load()
+    return task

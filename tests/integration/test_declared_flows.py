@@ -1,0 +1,245 @@
+# ruff: noqa: E501 - a row of a table is a line
+"""Flows that are put as documents: checked, kept in versions, and run on the server and on a worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.pages import page
+from tests.harness.deployment import Deployment, deployed
+from tests.harness.waiting import eventually
+
+Document = dict[str, Any]
+
+TRAIN: Document = {
+    "description": "Trains where there is a gpu.",
+    "inputs": [
+        {"name": "lr", "type": "float", "default": 0.5},
+        {"name": "steps", "type": "int", "default": 3},
+    ],
+    "outputs": ["score"],
+    "nodes": [
+        {
+            "id": "prepare",
+            "type": "python",
+            "source": "def process(steps):\n    print('preparing')\n    return list(range(steps))\n",
+            "requires": ["steps"],
+            "provides": [{"name": "dataset", "type": "list"}],
+        },
+        {
+            "id": "train",
+            "type": "python",
+            "source": (
+                "import farhand\n\n"
+                "class Weights:\n    def __init__(self, total):\n        self.total = total\n\n"
+                "def process(dataset, lr):\n"
+                "    farhand.get_logger().info('training')\n"
+                "    for step in dataset:\n        yield {'loss': lr * step}\n"
+                "    return Weights(sum(dataset))\n"
+            ),
+            "requires": ["dataset", "lr"],
+            "provides": [{"name": "loss", "type": "float", "stream": True}, "weights"],
+            "device": "gpu",
+            "timeout": 60,
+        },
+        {
+            "id": "evaluate",
+            "type": "python",
+            "source": "def evaluate(weights, loss):\n    return {'score': weights.total + loss[-1]}\n",
+            "requires": ["weights", "loss"],
+            "provides": ["score"],
+        },
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A server without a project, and a worker called box that has a gpu."""
+    directory = tmp_path_factory.mktemp("declared")
+    project = directory / "flows"
+    project.mkdir()
+    with deployed(directory, project=project) as deployment:
+        deployment.worker("box", "gpu")
+        yield deployment
+
+
+def node(id: str, source: str, requires: list[str] | None = None, **more: Any) -> Document:
+    """A Python node."""
+    return {"id": id, "type": "python", "source": source, "requires": requires or [], **more}
+
+
+def run_of(
+    here: Deployment, name: str, *nodes: Document, outputs: list[str] | None = None, **params: Any
+) -> Document:
+    """Put a flow of these nodes and run it to its end."""
+    here.put(f"/flows/{name}", {"nodes": list(nodes), "outputs": outputs or []})
+    return here.wait_for_run(here.start_run(name, **params))
+
+
+def tasks_of(here: Deployment, run: Document) -> dict[str, Document]:
+    """The task runs of a run by name."""
+    return {task["name"]: task for task in here.items(f"/runs/{run['id']}/tasks")}
+
+
+def test_a_document_runs_here_and_on_a_worker_that_was_given_nothing(here: Deployment) -> None:
+    kept = here.put("/flows/train", TRAIN)
+    assert kept["number"] == 1
+    run = here.wait_for_run(here.start_run("train", steps=4))
+    assert run["state"] == "completed", run["message"]
+    assert run["result"] == {"score": 6 + 0.5 * 3}
+    tasks = tasks_of(here, run)
+    assert tasks["train"]["worker"] == "box"
+    assert {"preparing", "training"} <= set(here.log_lines(run["id"]))
+    series = {each["name"]: each for each in here.items(f"/runs/{run['id']}/metrics/summary")}
+    assert series["loss"]["count"] == 4
+
+
+def test_a_failed_node_stops_no_sibling_and_those_after_it_are_skipped(here: Deployment) -> None:
+    run = run_of(
+        here,
+        "partly",
+        node("bad", "def process():\n    raise ValueError('no luck')\n", provides=["x"]),
+        node("good", "def process():\n    return 1\n", provides=["y"]),
+        node("after", "def process(x):\n    return x\n", ["x"], provides=["z"]),
+        node("last", "def process(z, y):\n    return z\n", ["z", "y"], provides=["w"]),
+        outputs=["w"],
+    )
+    assert run["state"] == "failed"
+    assert run["message"] == "NodeFailed: node 'bad' failed: ValueError: no luck"
+    tasks = tasks_of(here, run)
+    assert {name: task["state"] for name, task in tasks.items()} == {
+        "bad": "failed",
+        "good": "completed",
+        "after": "skipped",
+        "last": "skipped",
+    }
+    assert tasks["last"]["error"]["message"] == "not run, since node 'bad' failed"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_page_about_declared_flows_does_what_it_says(here: Deployment, tmp_path: Path) -> None:
+    text = page("declared.md")
+    (document,) = re.findall(r"^```json\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (lines,) = re.findall(r"^```bash\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    (tmp_path / "train.json").write_text(document)
+    token = (here.home / "admin-token").read_text().strip()
+    done = subprocess.run(
+        ["bash", "-euc", lines.replace("flows/train", "flows/curled")],
+        cwd=tmp_path,
+        env={**os.environ, "FARHAND_URL": here.url, "FARHAND_TOKEN": token},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    (started,) = here.items("/runs", flow="curled")
+    run = here.wait_for_run(started["id"])
+    assert run["state"] == "completed", run["message"]
+    assert run["result"]["score"] > 0.9
+    assert tasks_of(here, run)["train"]["placed"]
+    assert json.loads(document)["nodes"][0]["id"] in done.stdout
+
+
+def test_a_mistake_keeps_nothing_and_is_named_in_the_answer(here: Deployment) -> None:
+    wrong = {"nodes": [node("a", "def process(x): return x", ["x"])]}
+    answer = here.client.put("/flows/wrong", json=wrong)
+    assert answer.status_code == 422
+    assert answer.json()["code"] == "invalid_document"
+    assert answer.json()["details"]["mistakes"] == [
+        {"node": "a", "message": "node 'a': requires 'x', which is no input and no node provides"}
+    ]
+    assert here.client.get("/flows/wrong").status_code == 404
+
+
+def test_versions_are_kept_and_a_change_may_name_what_it_is_based_on(here: Deployment) -> None:
+    first = {"nodes": [node("a", "def process(): return 1", provides=["x"])], "outputs": ["x"]}
+    second = {"nodes": [node("a", "def process(): return 2", provides=["x"])], "outputs": ["x"]}
+    one = here.put("/flows/kept", first)
+    assert here.put("/flows/kept", first) == one
+    answer = here.client.put("/flows/kept", json=second, headers={"If-Match": '"other"'})
+    assert (answer.status_code, answer.json()["code"]) == (412, "changed")
+    assert here.client.put("/flows/kept", json=second, headers={"If-None-Match": "*"}).status_code == 412
+    shown = here.client.get("/flows/kept")
+    assert shown.headers["etag"] == f'"{one["etag"]}"'
+    assert shown.json()["document"] == first
+    two = here.client.put("/flows/kept", json=second, headers={"If-Match": shown.headers["etag"]})
+    assert two.json()["number"] == 2
+    assert [version["number"] for version in here.items("/flows/kept/versions")] == [2, 1]
+    assert here.client.get("/flows/train/versions").status_code == 200
+    assert here.wait_for_run(here.start_run("kept"))["result"] == {"x": 2}
+
+
+def test_a_flow_is_deleted_with_its_runs_and_not_while_one_goes_on_unless_forced(here: Deployment) -> None:
+    slow = {"nodes": [node("a", "import time\ndef process():\n    print('on')\n    time.sleep(600)\n")]}
+    here.put("/flows/slow", slow)
+    run = here.start_run("slow")
+    eventually(lambda: "on" in here.log_lines(run), what="the node runs")
+    answer = here.client.delete("/flows/slow")
+    assert answer.status_code == 409
+    assert "have not ended" in answer.json()["detail"]
+    assert here.client.delete("/flows/slow", params={"force": True}).status_code == 202
+    assert here.client.get("/flows/slow").status_code == 404
+    assert not here.items("/runs", flow="slow")
+    eventually(lambda: here.get("/workers/server")["holds"] == [], what="its engine is free")
+    (deletion,) = [e for e in here.items("/audit", action="delete_flow") if e["status"] == 202]
+    assert deletion["subject"] == "slow"
+
+
+@pytest.mark.parametrize(
+    ("source", "asks", "said"),
+    [
+        ("import no_such_module\ndef process(): pass", {}, "node 'a' cannot load: ModuleNotFoundError: No module"),
+        ("import no_such_module\ndef process(): pass", {"device": "gpu"}, "node 'a' cannot load: ModuleNotFoundError"),
+        ("def process(:", {"device": "gpu"}, "node 'a' cannot load: SyntaxError"),
+        ("1 / 0\ndef process(): pass", {"device": "gpu"}, "node 'a' cannot load: ZeroDivisionError"),
+        ("def process(): return {}", {}, "node 'a' did not deliver 'x'"),
+        ("def process(): return {'x': 1, 'y': 2, 'z': 3}", {"device": "gpu"}, "node 'a' delivers 'z', which it does not"),
+        ("def process(): return 3", {}, "node 'a' returned int, and has to return a dict of 'x', 'y'"),
+        ("def process(): return {'x': 'no', 'y': 2}", {}, "node 'a' delivers 'x' as something else than int"),
+        ("import time\ndef process(): time.sleep(60)", {"timeout": 0.3}, "'a' reported nothing for 0.3 s"),
+        ("import time\ndef process(): time.sleep(60)", {"duration_timeout": 0.3}, "'a' took longer than its duration_timeout of 0.3 s"),
+        ("import time\ndef process(): time.sleep(60)", {"timeout": 0.3, "device": "gpu"}, "'a' reported nothing for 0.3 s"),
+    ],
+)  # fmt: skip
+def test_a_node_that_does_not_load_or_deliver_fails_its_run_with_that_sentence(
+    here: Deployment, source: str, asks: Document, said: str
+) -> None:
+    provides = [{"name": "x", "type": "int"}, "y"]
+    run = run_of(here, "odd", node("a", source, provides=provides, **asks))
+    assert run["state"] == "failed"
+    assert said in run["message"]
+    wanted = "silence" if "reported" in said else "timeout" if "took longer" in said else None
+    assert wanted is None or run["reason"] == wanted
+
+
+def test_independent_nodes_run_at_once(here: Deployment, tmp_path: Path) -> None:
+    meet = (
+        "import os, time\n"
+        "def process(place, other):\n"
+        "    open(place, 'w').close()\n"
+        "    while not os.path.exists(other):\n        time.sleep(0.01)\n"
+    )
+    left = "def a(place): pass\n" + meet
+    here.put(
+        "/flows/pair",
+        {
+            "inputs": ["one", "two"],
+            "nodes": [
+                node("left", meet.replace("place", "one").replace("other", "two"), ["one", "two"]),
+                node("right", left.replace("place", "two").replace("other", "one"), ["one", "two"]),
+            ],
+        },
+    )
+    run = here.start_run("pair", one=str(tmp_path / "1"), two=str(tmp_path / "2"))
+    assert here.wait_for_run(run)["state"] == "completed"
