@@ -70,7 +70,7 @@ class Client:
 
     def post(self, path: str, body: Any = None, timeout_s: float | None = None) -> Any:
         """The decoded answer to POST, which may take longer than usual with a ``timeout_s``."""
-        patience = {} if timeout_s is None else {"timeout": timeout_s}
+        patience: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
         return self._send("POST", path, json=body, **patience).json()
 
     def put(self, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
