@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Iterable, Iterator, Tuple
+from typing import Any, Iterable, Iterator, Tuple
 
 from .references import DIGEST_PREFIX
 
@@ -20,9 +20,7 @@ def write_blob(directory: Path, chunks: Iterable[bytes]) -> Tuple[str, int]:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = directory / f".new-{os.getpid()}-{os.urandom(8).hex()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    from hashlib import sha256  # noqa: PLC0415 - it loads OpenSSL, which small values have no use for
-
-    hasher = sha256()
+    hasher = _sha256()
     size = 0
     try:
         with os.fdopen(fd, "wb") as file:
@@ -37,6 +35,17 @@ def write_blob(directory: Path, chunks: Iterable[bytes]) -> Tuple[str, int]:
         os.unlink(temporary)
         raise
     return DIGEST_PREFIX + hasher.hexdigest(), size
+
+
+def _sha256() -> Any:
+    """A new hash: OpenSSL's, loaded for the first, since small values have no use for it."""
+    try:
+        from _hashlib import openssl_sha256  # noqa: PLC0415
+    except ImportError:
+        from hashlib import sha256  # noqa: PLC0415 - an interpreter that has another one
+
+        return sha256()
+    return openssl_sha256()
 
 
 def read_chunks(path: Path) -> Iterator[bytes]:

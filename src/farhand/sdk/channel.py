@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import socket
 import struct
 import threading
 from typing import Any, Callable, Dict, Optional
@@ -38,8 +37,8 @@ def refused(code: Optional[str], message: str) -> FarhandError:
 class Channel:
     """Sends and receives frames. ``on(type, handler)`` before ``start()``."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._sock = sock
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
         self._writing = threading.Lock()
         self._handlers: Dict[str, Handler] = {"reply": self._on_reply}
         self._replies: Dict[str, _Waiting] = {}
@@ -58,8 +57,10 @@ class Channel:
     def send(self, kind: str, /, **fields: Any) -> None:
         """Send one frame."""
         header = json.dumps({"type": kind, **fields}, separators=(",", ":")).encode("ascii")
+        frame = _LENGTH.pack(len(header)) + header
         with self._writing:
-            self._sock.sendall(_LENGTH.pack(len(header)) + header)
+            while frame:
+                frame = frame[os.write(self._fd, frame) :]
 
     def request(self, kind: str, args: Header) -> Any:
         """Ask the agent and wait for the body of its reply. Raises `FarhandError` with its refusal."""
@@ -82,7 +83,7 @@ class Channel:
             waiting.arrived.set()
 
     def _read(self) -> None:
-        stream = self._sock.makefile("rb")
+        stream = open(self._fd, "rb", closefd=False)  # noqa: SIM115 - it ends with the process
         while True:
             header = read_frame(stream)
             if header is None:
@@ -93,7 +94,7 @@ class Channel:
 
     def _after_fork(self) -> None:
         self._writing = threading.Lock()
-        self._sock.close()
+        os.close(self._fd)
 
 
 class _Waiting:

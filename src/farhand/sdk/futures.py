@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 from typing import (
+    TYPE_CHECKING,
     Any,
     Callable,
     Dict,
@@ -22,6 +23,27 @@ from typing import (
 
 from .interrupts import uninterrupted
 
+if TYPE_CHECKING:  # a protocol takes longer to make than everything else here
+
+    class Waits(Protocol):
+        """Who is told when a thread waits for calls."""
+
+        def began(self) -> None:
+            """This thread waits from now on."""
+
+        def ended(self) -> Optional[Any]:
+            """It has what it waited for; a lock to pass before it goes on, if there is one."""
+
+        def left(self) -> None:
+            """It gave up."""
+
+    class Keeper(Protocol):
+        """Who counts a call until it has ended."""
+
+        def finished(self, future: Future[Any]) -> None:
+            """It has."""
+
+
 T = TypeVar("T")
 
 POOL_THREAD = "farhand-call-"
@@ -29,26 +51,6 @@ POOL_THREAD = "farhand-call-"
 
 _UNSET: Any = object()
 SCALARS = frozenset({type(None), bool, int, float, str, bytes})
-
-
-class Waits(Protocol):
-    """Who is told when a thread waits for calls."""
-
-    def began(self) -> None:
-        """This thread waits from now on."""
-
-    def ended(self) -> Optional[Any]:
-        """It has what it waited for; a lock to pass before it goes on, if there is one."""
-
-    def left(self) -> None:
-        """It gave up."""
-
-
-class Keeper(Protocol):
-    """Who counts a call until it has ended."""
-
-    def finished(self, future: Future[Any]) -> None:
-        """It has."""
 
 
 class Future(Generic[T]):

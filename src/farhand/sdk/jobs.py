@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import mimetypes
 import os
 import queue
 import signal
-import socket
 import sys
 import threading
 from pathlib import Path
@@ -26,7 +24,7 @@ Header = Dict[str, Any]
 _STOPPED_CODE = 143
 _UNLIMITED = float("inf")
 
-PRELOADED = (loggers, secrets, hashlib, mimetypes)
+PRELOADED = (loggers, secrets, mimetypes)
 """Loaded with the engine, so that nothing of a project can take the place of what they import."""
 
 
@@ -35,7 +33,7 @@ class Engine:
 
     def __init__(self, fd: int) -> None:
         os.set_inheritable(fd, False)
-        self._channel = Channel(socket.socket(fileno=fd))
+        self._channel = Channel(fd)
         self._jobs: queue.SimpleQueue[Optional[Header]] = queue.SimpleQueue()
         self._terms: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._job: Optional[Job] = None
@@ -48,7 +46,6 @@ class Engine:
 
     def serve(self) -> None:
         """Say ready, then work until ``quit``."""
-        restore.become_subreaper()
         sys.argv[:] = [sys.argv[0]]
         self._base_path = list(sys.path)
         streams.install(tee=False)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import Any, Callable, Deque, List, NamedTuple, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Deque, List, NamedTuple, Optional, Set
 
 from farhand.errors import Cancelled
 
-from .futures import POOL_THREAD, Future, Waits, acquired
+from .futures import POOL_THREAD, Future, acquired
 from .interrupts import Timer, uninterrupted, watcher
+
+if TYPE_CHECKING:
+    from .futures import Waits
 
 THREADS_MAX = 16
 LOOK_S = 0.001

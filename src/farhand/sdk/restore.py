@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import _signal  # pyright: ignore[reportMissingImports]
-import ctypes
 import logging
 import os
 import signal
@@ -12,7 +11,6 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Set, Tuple
 
-PR_SET_CHILD_SUBREAPER = 36
 _OURS = "farhand-"
 getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType]
 _SIGNALS = tuple(int(number) for number in signal.valid_signals())
@@ -106,12 +104,8 @@ def memory_bytes() -> int:
 
 
 # ---------------------------------------------------------------- descendants
-
-
-def become_subreaper() -> None:
-    """Descendants whose parent ends become our children, so none can hide. Linux only."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+# On Linux the warden has made this process a subreaper before it began: descendants whose parent ends become
+# our children, so none can hide.
 
 
 def end_descendants() -> bool:

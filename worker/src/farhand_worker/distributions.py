@@ -6,9 +6,16 @@ listing of each directory on the path. Standard library only; the engine and the
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import Iterable, List, Set
+
+try:
+    from _sha2 import sha256  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+except ImportError:
+    try:
+        from _sha256 import sha256  # its name before Python 3.12
+    except ImportError:  # an interpreter without either; hashlib loads OpenSSL, which every engine would pay
+        from hashlib import sha256
 
 _ENDINGS = (".dist-info", ".egg-info")
 
@@ -30,4 +37,4 @@ def installed(paths: Iterable[str]) -> List[str]:
 
 def environment_digest(paths: Iterable[str]) -> str:
     """The digest of what is installed in these directories."""
-    return "sha256:" + hashlib.sha256("\n".join(installed(paths)).encode("utf-8", "replace")).hexdigest()
+    return "sha256:" + sha256("\n".join(installed(paths)).encode("utf-8", "replace")).hexdigest()

@@ -11,7 +11,6 @@ Standard library and Python 3.9: engines and agents alike use it.
 from __future__ import annotations
 
 import base64
-import html
 import json
 import re
 from typing import Iterator, List, Set
@@ -81,9 +80,13 @@ def _lines(value: str) -> Iterator[str]:
         yield from (line for line in lines if len(line) >= 2 * SHORTEST)
 
 
+_IN_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;"})
+"""What `html.escape` makes of text, without the table of two thousand names that comes with it."""
+
+
 def _escaped(value: str) -> Iterator[str]:
     """As text in JSON, in JSON inside of JSON, in the representation of Python, and in HTML."""
-    yield html.escape(value)
+    yield value.translate(_IN_HTML)
     for ascii_only in (True, False):
         once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
         yield once
