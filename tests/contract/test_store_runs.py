@@ -10,6 +10,7 @@ import pytest
 from farhand.errors import Conflict, IllegalTransition, NotFound
 from farhand.model import Ask, Job, JobSettings, Run
 from farhand.resources import Capacity
+from farhand.store.claims import Claim
 from farhand.store.runs import Wanted
 
 pytestmark = pytest.mark.anyio
@@ -49,6 +50,28 @@ async def test_an_idempotency_key_belongs_to_its_flow(store):
     await store.runs.create(*a_run(1, idempotency_key="k"))
     _, _, created = await store.runs.create(*a_run(2, idempotency_key="k", flow="other"))
     assert created
+
+
+async def test_a_run_is_stored_with_the_lease_on_its_job_as_if_it_had_been_queued_first(store):
+    run, job = a_run(1)
+    leased = await store.runs.start(run, job, Claim("w1", Capacity(1), git="abc"))
+    assert (leased.job.state, leased.job.worker, leased.job.attempt) == ("leased", "w1", 1)
+    assert (leased.run.state, leased.run.message) == ("starting", "handed to w1")
+    assert await store.jobs.get(job.id) == leased.job
+    assert await store.runs.get(run.id) == leased.run
+    (attempt,) = await store.runs.attempts(run.id)
+    assert (attempt.lease, attempt.worker, attempt.git) == (leased.job.lease, "w1", "abc")
+    kinds = [event.kind for event in (await store.events.page(run=run.id)).items]
+    assert kinds == ["run.queued", "run.starting"]
+
+
+async def test_a_run_whose_claim_the_store_does_not_agree_to_is_queued(store):
+    first = await store.runs.start(*a_run(1), Claim("w1", Capacity(1)))
+    run, job = a_run(2)
+    assert first is not None
+    assert await store.runs.start(run, job, Claim("w1", Capacity(1))) is None
+    assert await store.jobs.get(job.id) == job
+    assert [event.kind for event in (await store.events.page(run=run.id)).items] == ["run.queued"]
 
 
 async def test_a_run_id_is_taken_once(store):

@@ -247,6 +247,33 @@ class Dispatcher(Service):
             self._grants = None
         return grants
 
+    def claim(self, job: Job) -> Grant | None:
+        """The worker that a job which is about to be queued can have at once, if nobody waits before it.
+
+        The grant is to be settled by `started`, or dropped.
+        """
+        now = self._now()
+        if self.holding_back or self._wakeup.is_set or job.not_before > now or self._limit_reached(job):
+            return None
+        lane = self._queue.lane_for(job, now)
+        chosen = None if self._queue.head(lane) is not None else self._choosing.choose(job, lane, now)
+        if chosen is None:
+            return None
+        self._choosing.placed(job, chosen.member)
+        return self._hands.grant(job, chosen)
+
+    def started(self, grant: Grant, leased: Leased | None) -> None:
+        """The job that was granted a worker is stored, with its lease unless the store did not agree."""
+        if leased is None:
+            self._hands.queue(grant)
+        else:
+            self._hands.finish(grant, leased)
+
+    def drop(self, grant: Grant) -> None:
+        """The job that was granted a worker was not stored."""
+        self._hands.withdraw(grant)
+        self._wakeup.set()
+
     def finish(self, grants: list[Grant], leased: Sequence[Leased | None]) -> None:
         """The report is recorded, and with it the leases that the store agreed to."""
         for grant, made in zip(grants, leased, strict=True):

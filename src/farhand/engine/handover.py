@@ -117,7 +117,7 @@ class HandOver:
             )
         except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
             log.exception("job %s could not be leased, trying again", grant.job.id)
-            self._withdraw(grant)
+            self.withdraw(grant)
             await asyncio.sleep(RETRY_S)
             self.put_back(grant.job)
         else:
@@ -128,7 +128,7 @@ class HandOver:
         member = grant.chosen.member
         if leased is not None and leased.job.lease is not None:
             self._fleet.hold(member, leased.job, leased.job.lease)
-        self._withdraw(grant)
+        self.withdraw(grant)
         if leased is None:
             if not grant.key:
                 self.in_background(self._reconsider(grant.job))
@@ -137,9 +137,14 @@ class HandOver:
         else:
             self._assign(leased, grant.link, member.capacity)
 
+    def queue(self, grant: Grant) -> None:
+        """The store has the job queued, and did not agree to the grant."""
+        self.withdraw(grant)
+        self.put_back(grant.job)
+
     def undo(self, grant: Grant) -> None:
         """The report was not recorded, and so nothing of what it was to let go was."""
-        self._withdraw(grant)
+        self.withdraw(grant)
         if not grant.key:
             self.put_back(grant.job)
 
@@ -148,7 +153,8 @@ class HandOver:
         self._queue.add(job, self._queue.steady.now())
         self._wakeup.set()
 
-    def _withdraw(self, grant: Grant) -> None:
+    def withdraw(self, grant: Grant) -> None:
+        """Promise nothing any more."""
         grant.chosen.member.settle(grant.job.id)
         self._promised[grant.job.flow] -= grant.job.kind == "run"
 

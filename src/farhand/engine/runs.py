@@ -33,7 +33,9 @@ from ..store.seeds import FAILURE, Seed
 from . import cursors
 from .audit import Told
 from .consequences import Consequences
+from .dispatcher import Dispatcher
 from .fleet import LOST, Fleet
+from .handover import Grant
 from .masking import Masker
 from .queue import Queue
 
@@ -62,7 +64,9 @@ class Runs:
         fleet: Fleet,
         consequences: Consequences,
         masker: Masker | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
+        self._dispatcher = dispatcher
         self._store = store
         self._queue = queue
         self._fleet = fleet
@@ -146,6 +150,10 @@ class Runs:
         return _make(replace(flow, ask=ask), params, idempotency_key, time.time())
 
     async def _create(self, run: Run, job: Job, seed: Seed | None = None, told: Told | None = None) -> Run:
+        if seed is None and run.idempotency_key is None and self._dispatcher is not None:
+            grant = self._dispatcher.claim(job)
+            if grant is not None:
+                return await self._start(self._dispatcher, run, job, grant, told)
         creating = self._store.runs.create(run, job, seed, None if told is None else told.entry)
         if (
             run.idempotency_key is None
@@ -166,6 +174,21 @@ class Runs:
             key = f"idempotency key {run.idempotency_key!r}"
             raise Conflict(f"{key} belongs to run {known.id}, which has other parameters; use another key")
         return known
+
+    async def _start(
+        self, dispatcher: Dispatcher, run: Run, job: Job, grant: Grant, told: Told | None
+    ) -> Run:
+        """Store a run that a worker is free for, with the lease of its job."""
+        try:
+            leased = await self._store.runs.start(run, job, grant.claim, None if told is None else told.entry)
+        except BaseException:
+            dispatcher.drop(grant)
+            raise
+        if told is not None:
+            told.written = True
+        self._consequences.tell_start(run)
+        dispatcher.started(grant, leased)
+        return run
 
     async def get(self, id: str) -> Run:
         """The run of an id, or of the start of one."""

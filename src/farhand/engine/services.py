@@ -116,7 +116,7 @@ class Services:
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store)
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
-        self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker)
+        self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker, self.dispatcher)
         self.resources = Resources(self.fleet, self.queue, self.machines.outstanding)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, consequences, self.bus)

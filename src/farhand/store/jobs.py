@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..lifecycle import JOB, may_advance
 from ..model import Ask, Attempt, Job, Json, Run
 from ..placement import without_preference
@@ -117,6 +119,21 @@ def lease_job(
     fell_back: bool,
 ) -> Leased | None:
     """A lease on a job as it is stored; None where `Jobs.lease` says so."""
+    columns = columns_of_lease(connection, job, worker, capacity, fell_back)
+    if columns is None:
+        return None
+    job = move_job(connection, job, "leased", **columns)
+    add_attempt(connection, job, now, git)
+    run = _take(connection, job, worker, now)
+    again = job.attempt > 1
+    kept = count_kept(connection, job.id) if again or run.retry_of else 0
+    return Leased(job, run, kept, nested.open_keys(connection, job.run) if again else {})
+
+
+def columns_of_lease(
+    connection: Connection, job: Job, worker: str, capacity: Capacity, fell_back: bool
+) -> dict[str, Any] | None:
+    """What a new lease makes of a job; None where `Jobs.lease` says so."""
     if not may_advance(JOB, job.state, "leased"):
         return None
     ask = without_preference(job.ask) if fell_back else job.ask
@@ -130,23 +147,22 @@ def lease_job(
         connection.execute("UPDATE meta SET lease = lease + 1 WHERE id = 1 RETURNING lease").fetchone()[0]
     )
     number = job.attempt + 1
-    job = move_job(
-        connection,
-        job,
-        "leased",
-        lease=lease,
-        worker=worker,
-        attempt=number,
-        started_at=None,
-        devices=devices,
-    )
+    return {"lease": lease, "worker": worker, "attempt": number, "started_at": None, "devices": devices}
+
+
+def add_attempt(connection: Connection, job: Job, now: float, git: str) -> None:
+    """The attempt that a job's lease is."""
     attempt = Attempt(
-        lease, job.id, job.run, number, worker, now, fingerprint=job.fingerprint, git=git or job.git
+        job.lease or 0,
+        job.id,
+        job.run,
+        job.attempt,
+        job.worker or "",
+        now,
+        fingerprint=job.fingerprint,
+        git=git or job.git,
     )
     connection.execute(ATTEMPTS.insert, ATTEMPTS.dump(attempt))
-    run = _take(connection, job, worker, now)
-    kept = count_kept(connection, job.id) if number > 1 or run.retry_of else 0
-    return Leased(job, run, kept, nested.open_keys(connection, job.run) if number > 1 else {})
 
 
 def _fit(

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import IllegalTransition
-from ..lifecycle import RUN, RUN_INITIAL, is_terminal
+from ..lifecycle import JOB, RUN, RUN_INITIAL, advance, is_terminal
 from ..model import Attempt, AuditEntry, Job, Page, Run
 from .audit import add_entry
-from .changes import Changes, Effects
+from .changes import Changes, Effects, Leased
+from .claims import Claim
 from .database import Database
 from .endings import cancel_run
 from .guard import Connection, Variants
-from .moves import note_run
+from .jobs import add_attempt, columns_of_lease
+from .moves import add_notes, moved_run, note_run, noted
 from .nested import Part, part_of
 from .retention import NOT_DELETED
 from .rows import ATTEMPTS, JOBS, RUNS
@@ -72,6 +74,24 @@ class Runs:
             if entry is not None and made[2]:
                 add_entry(connection, replace(entry, details={**entry.details, "made": run.id}))
             return made
+
+        return self._database.submit(write)
+
+    def start(
+        self, run: Run, job: Job, claim: Claim, entry: AuditEntry | None = None
+    ) -> Awaitable[Leased | None]:
+        """As `create`, for a run without an idempotency key whose job was promised a worker.
+
+        With the lease on it, where the store agrees to the claim; else the job is queued, and None.
+        """
+
+        def write(connection: Connection) -> Leased | None:
+            leased = _start_leased(connection, run, job, claim)
+            if leased is None:
+                create_run(connection, run, job)
+            if entry is not None:
+                add_entry(connection, replace(entry, details={**entry.details, "made": run.id}))
+            return leased
 
         return self._database.submit(write)
 
@@ -210,11 +230,29 @@ def create_run(connection: Connection, run: Run, job: Job, seed: Seed | None = N
                 f"SELECT {JOBS.columns} FROM jobs WHERE run = ? AND key = ''", (earlier.id,)
             ).fetchone()
             return earlier, JOBS.load(row), False
-    connection.execute(RUNS.insert, RUNS.dump(run))
-    connection.execute(JOBS.insert, JOBS.dump(job))
-    if digests := digests_in(run.params):
-        name_blobs(connection, run.id, digests)
+    _insert(connection, run, job)
     if seed is not None:
         sow(connection, seed, job)
     note_run(connection, run, run.created_at)
     return run, job, True
+
+
+def _start_leased(connection: Connection, run: Run, job: Job, claim: Claim) -> Leased | None:
+    """A new run whose job is handed over as it is stored: no row of it is written twice."""
+    columns = columns_of_lease(connection, job, claim.worker, claim.capacity, claim.fell_back)
+    if columns is None:
+        return None
+    held = JOBS.changed(job, {"state": advance(JOB, job.state, "leased"), **columns})
+    message = f"handed to {claim.worker}"
+    taken = moved_run(run, "starting", "leased", message, worker=claim.worker, attempt=held.attempt)
+    _insert(connection, taken, held)
+    add_attempt(connection, held, run.created_at, claim.git)
+    add_notes(connection, [noted(run, run.created_at), noted(taken, run.created_at)])
+    return Leased(held, taken, 0)
+
+
+def _insert(connection: Connection, run: Run, job: Job) -> None:
+    connection.execute(RUNS.insert, RUNS.dump(run))
+    connection.execute(JOBS.insert, JOBS.dump(job))
+    if digests := digests_in(run.params):
+        name_blobs(connection, run.id, digests)

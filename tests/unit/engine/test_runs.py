@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from farhand.engine.audit import Told
+from farhand.engine.fleet import Member
 from farhand.engine.runs import Runs
 from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage
 from farhand.model import Ask, AuditEntry, TaskRun
 from farhand_worker import protocol
-from tests.unit.engine.records import FLOW, a_job
+from tests.unit.engine.records import FLOW, FakeLink, a_job
 from tests.unit.engine.world import World
 
 pytestmark = pytest.mark.anyio
@@ -30,7 +31,7 @@ SCHEMA = {
 async def runs(world: World) -> Runs:
     fit = replace(FLOW, name="fit", schema=SCHEMA, ask=Ask(labels=("gpu",)))
     await world.store.flows.replace("default", [FLOW, fit], 1.0)
-    return Runs(world.store, world.queue, world.fleet, world.consequences)
+    return Runs(world.store, world.queue, world.fleet, world.consequences, dispatcher=world.dispatcher)
 
 
 async def test_a_run_is_queued_with_the_code_and_the_asks_of_its_flow(runs: Runs, world: World) -> None:
@@ -199,6 +200,81 @@ async def test_a_run_its_audit_entry_and_its_lease_share_one_commit(runs: Runs, 
     assert world.store.database.commits - before <= 2
     (entry,) = (await world.store.audit.page(10)).items
     assert (entry.action, entry.details) == ("start_run", {"made": run.id})
+
+
+async def ready(world: World) -> tuple[Member, FakeLink]:
+    """A worker that is there and has room, and a dispatcher that has looked at it."""
+    _, link = await world.attach(labels=("gpu",))
+    await world.hand_over()
+    await world.wakeup.wait(0)
+    return world.fleet.member("box"), link
+
+
+async def test_a_run_that_a_worker_is_free_for_is_stored_with_its_lease(runs: Runs, world: World) -> None:
+    _, link = await ready(world)
+    told, before = Told(ENTRY), world.store.database.operations
+    run = await runs.start("fit", {"lr": 0.1}, told=told)
+    assert world.store.database.operations - before == 1
+    assert (told.written, run.state, len(world.queue)) == (True, "queued", 0)
+    (assign,) = link.of(protocol.Assign)
+    assert (assign.run, assign.attempt, assign.kept) == (run.id, 1, 0)
+    stored = await world.store.runs.get(run.id)
+    assert stored is not None
+    assert (stored.state, stored.worker, stored.attempt) == ("starting", "box", 1)
+    job = await world.store.jobs.get(assign.job)
+    assert job is not None
+    assert (job.state, job.lease, job.worker) == ("leased", assign.lease, "box")
+    assert [attempt.lease for attempt in await world.store.runs.attempts(run.id)] == [assign.lease]
+    events = await world.store.events.page(run=run.id)
+    assert [event.kind for event in events.items] == ["run.queued", "run.starting"]
+    (entry,) = (await world.store.audit.page(10)).items
+    assert entry.details == {"made": run.id}
+
+
+async def test_a_run_does_not_pass_one_that_waits(runs: Runs, world: World) -> None:
+    _, link = await ready(world)
+    first = await world.start_run(ask=Ask(labels=("gpu",)))
+    await world.wakeup.wait(0)
+    second = await runs.start("fit", {"lr": 0.1})
+    assert link.of(protocol.Assign) == []
+    await world.hand_over()
+    assert next(assign.run for assign in link.of(protocol.Assign)) == first.run
+    assert second.state == "queued"
+
+
+async def test_a_run_that_the_store_has_no_room_for_is_queued(runs: Runs, world: World) -> None:
+    member, link = await ready(world)
+    while (job := await world.start_run()) is not None:
+        if await world.store.jobs.lease(job.id, "box", member.capacity, 1.0) is None:
+            break
+        world.queue.remove(job.id)
+    world.queue.remove(job.id)
+    await world.wakeup.wait(0)
+    run = await runs.start("fit", {"lr": 0.1})
+    assert link.of(protocol.Assign) == []
+    assert [job.run for job in world.queue.heads()] == [run.id]
+    assert (await world.store.runs.get(run.id) or run).state == "queued"
+    assert member.promises == {}
+    assert world.wakeup.is_set
+
+
+async def test_a_worker_is_free_again_when_its_run_could_not_be_stored(
+    runs: Runs, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member, link = await ready(world)
+
+    def failing(*_: object) -> None:
+        raise StoreFailed("the disk is full")
+
+    monkeypatch.setattr("farhand.store.runs.add_notes", failing)
+    with pytest.raises(StoreFailed):
+        await runs.start("fit", {"lr": 0.1})
+    assert member.promises == {}
+    assert len(world.queue) == 0
+    monkeypatch.undo()
+    await world.wakeup.wait(0)
+    await runs.start("fit", {"lr": 0.1})
+    assert len(link.of(protocol.Assign)) == 1
 
 
 async def test_a_run_that_was_there_writes_no_second_entry(runs: Runs, world: World) -> None:
