@@ -89,6 +89,28 @@ def test_an_arm_that_has_not_read_everything_is_answered_by_a_bell(begin: Begin)
     agent.until("done")
 
 
+PATHS = (
+    "from pathlib import Path\n@flow\ndef main(at: Path, n: int = 0):\n    return [at, Path('/made/here')]\n"
+)
+
+
+def test_paths_outside_what_is_shared_are_told_once_each(begin: Begin) -> None:
+    agent = begin(PATHS)
+    assert agent.run("pipeline:main", {"at": "/data/x"}, shared_paths=["/mnt"])["state"] == "completed"
+    assert [body["path"] for body in agent.events("local_path")] == ["/data/x", "/made/here"]
+    assert [text.partition(" ")[0] for text in agent.texts("log")] == ["/data/x", "/made/here"]
+
+
+@pytest.mark.parametrize("shared", [None, ["/data", "/made"]])
+def test_paths_are_nothing_to_tell_beside_the_server_and_where_they_are_shared(
+    begin: Begin, shared: list[str] | None
+) -> None:
+    agent = begin(PATHS)
+    assert agent.run("pipeline:main", {"at": "/data/x"}, shared_paths=shared)["state"] == "completed"
+    assert agent.events("local_path") == []
+    assert agent.texts("log") == []
+
+
 def test_a_placed_call_waits_for_its_outcome(begin: Begin) -> None:
     agent = begin(
         "@task(device=['gpu', 'zone=eu'], retries=2, timeout='2h')\ndef fit(x, lr=0.1): return 1\n"

@@ -73,6 +73,8 @@ def show(client: Client, worker: str, as_json: bool) -> None:
             "environment": found["environment"],
             "checkout": " ".join(filter(None, (found["checkout"], found["git"]))),
             "version": f"{found['version']} (protocol {found['protocol']})",
+            "shares": ", ".join(found["reported"].get("shared_paths", [])),
+            "services at": found["reported"].get("service_host", ""),
             "status page": found["reported"].get("status_url", ""),
             "attached": moment(found["attached_at"]),
             "last seen": moment(found["last_seen_at"]),

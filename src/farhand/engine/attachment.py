@@ -110,7 +110,7 @@ class Attachments:
         member.ends_at = hello.ends_at
         member.differs, member.compared = {}, frozenset()
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
-        member.inventory = _inventory(hello)
+        member.inventory, member.service_host = inventory_of(hello.inventory), hello.service_host or ""
         member.jti, member.leaving = credential.jti, hello.draining
         self.heard(member)
 
@@ -306,9 +306,10 @@ def _reported(hello: protocol.Hello) -> Json:
     return {"called": hello.name} | {name: value for name, value in told.items() if value}
 
 
-def _inventory(hello: protocol.Hello) -> protocol.Inventory:
+def inventory_of(told: Json | None) -> protocol.Inventory:
+    """What a worker has told of its machine. Raises `ProtocolViolation` for what is no inventory."""
     try:
-        return msgspec.convert(hello.inventory or {}, protocol.Inventory)
+        return msgspec.convert(told or {}, protocol.Inventory)
     except msgspec.ValidationError as error:
         raise protocol.ProtocolViolation(f"hello has an inventory that is none: {error}") from error
 

@@ -76,6 +76,7 @@ class Member:
     ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
     when its machine is taken away. One that works in a ``checkout`` was asked for ``compared`` fingerprints;
     ``differs`` has its answers: the files that differ.
+    ``service_host``: by which name others reach what it serves.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Member:
     differs: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     compared: frozenset[str] = frozenset()
     boot_id: str = ""
+    service_host: str = ""
     jti: str = ""
     state: str = AWAITED
     leaving: bool = False

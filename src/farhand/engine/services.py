@@ -12,7 +12,7 @@ from ..blobs import Blobs
 from ..model import LOCAL_WORKER
 from ..store import Store
 from . import runtime
-from .attachment import Attachments
+from .attachment import Attachments, inventory_of
 from .audit import Audit
 from .backup import Backup
 from .blob_access import BlobAccess
@@ -159,6 +159,8 @@ class Services:
                 member.python, member.environment = known.python, known.environment
                 member.checkout, member.git = known.checkout, known.git
                 member.jti, member.drained_by = known.jti, known.drained_by
+                member.inventory = inventory_of(known.reported.get("inventory"))
+                member.service_host = known.reported.get("service_host", "")
         self.fitness.flows(checked_out(await self.store.flows.list()))
         await self.inbox.reconcile()
         self.vitals.start()

@@ -32,7 +32,8 @@ class HeldAmounts:
 class WorkerUsage:
     """A worker's amounts; ``free`` has null for what it does not tell.
 
-    ``kept_for`` is the job that it keeps room for.
+    ``kept_for`` is the job that it keeps room for; ``service_host`` the name by which others reach what it
+    serves, where it has told one.
     """
 
     name: str
@@ -43,6 +44,7 @@ class WorkerUsage:
     free: dict[str, int | None]
     held: list[HeldAmounts]
     kept_for: str | None
+    service_host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +109,9 @@ def _of(member: Member) -> WorkerUsage:
     held = [_held(holding, capacity) for holding in member.holdings.values()]
     kept_for = None if member.reserved is None else member.reserved.job
     return WorkerUsage(
-        member.name, candidate.state, member.draining, capacity, candidate.in_use, free, held, kept_for
-    )
+        member.name, candidate.state, member.draining, capacity, candidate.in_use, free, held, kept_for,
+        member.service_host,
+    )  # fmt: skip
 
 
 def _held(holding: Holding, capacity: Capacity) -> HeldAmounts:

@@ -76,6 +76,8 @@ class Job:
         self.placer = Placer(self._run)
         self._run.place = self.placer.place
         self._root = Path(header["bundle_dir"])
+        shared = header.get("shared_paths")
+        self._sharing = None if shared is None else _sharing(self._frame, shared)
 
     @property
     def stopped(self) -> bool:
@@ -162,12 +164,19 @@ class Job:
         )
         perform = _call_hook if self._header["kind"] == "hook" else _perform
         try:
-            value = perform(step, self._header.get("key") or "", self._arguments(step), limits)
+            given = self._arguments(step)
+            self._look_for_paths(given)
+            value = perform(step, self._header.get("key") or "", given, limits)
             self._run.wait_for_calls()
+            self._look_for_paths(value)
         except Exception as error:
             self._retryable = step.options.retry_on.allows(error)
             raise
         return value
+
+    def _look_for_paths(self, value: Any) -> None:
+        if self._sharing is not None:
+            self._sharing.look(value)
 
     def _check_import(self) -> None:
         """Import what a job would; an engine in which that failed is of no use to another."""
@@ -270,6 +279,12 @@ def _perform(step: Step[Any], _key: str, given: Any, limits: Limits) -> Any:
 
     # The loop keeps the time, unless it is blocked.
     return limits.run(lambda: aio.run_body(step, limits, *args, **kwargs), None, LOOP_S)
+
+
+def _sharing(frame: Frame, shared: List[str]) -> Any:
+    from .sharing import Sharing  # noqa: PLC0415 - for engines of machines that share no disk with the server
+
+    return Sharing(frame, shared)
 
 
 def _call_hook(step: Step[Any], key: str, summary: Any, limits: Limits) -> None:

@@ -19,6 +19,7 @@ from farhand_worker.protocol import (
     Blocked,
     Call,
     Exit,
+    LocalPath,
     ProtocolViolation,
     Result,
     Started,
@@ -39,6 +40,7 @@ from .endings import End, end_attempt
 from .guard import Connection
 from .moves import (
     Unwritten,
+    add_event,
     change_attempt,
     change_job,
     holds,
@@ -53,6 +55,9 @@ from .moves import (
 )
 from .rows import JOBS, storable
 from .run_blobs import digests_of
+
+LOCAL_PATH = "run.local_path_on_worker"
+"""The kind of the event that tells of a path which is another file, or none, on other machines."""
 
 _EXITS = {
     "crashed": "engine_died",
@@ -312,6 +317,19 @@ def _block(batch: _Reported, blocked: str, number: int) -> None:
     batch.effects.streams.add(batch.held.run)
 
 
+def _on_local_path(batch: _Reported, event: LocalPath) -> None:
+    """A path that means a file on one machine came to a worker, or from it: told once a path."""
+    message = f"{event.path} was used on {batch.held.worker}, which shares no such path with the server"
+    if batch.connection.execute(
+        "SELECT 1 FROM events WHERE run = ? AND kind = ? AND message = ?", (batch.run, LOCAL_PATH, message)
+    ).fetchone():
+        return
+    add_event(
+        batch.connection, event.at, LOCAL_PATH, message, batch.run, batch.held.worker, {"path": event.path}
+    )
+    batch.effects.streams.add(batch.run)
+
+
 def _on_result(batch: _Reported, event: Result) -> None:
     if event.state == "unfit":
         job = batch.held
@@ -351,6 +369,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {
     Call: _on_call,
     Blocked: _on_blocked,
     Unblocked: _on_unblocked,
+    LocalPath: _on_local_path,
     Result: _on_result,
     Exit: _on_exit,
 }

@@ -293,7 +293,8 @@ async def test_a_start_finds_in_the_store_what_is_queued_and_who_holds_what(
 ) -> None:
     """B007: a start reconciles everything that was under way."""
     _, _, held = await world.worker_with_job()
-    await world.attach(a_hello("idle", labels=["gpu"]), labels=("gpu",))
+    idle_hello = a_hello("idle", labels=["gpu"], inventory={"cpus": 8, "gpus": 1}, service_host="idle.lan")
+    await world.attach(idle_hello, labels=("gpu",))
     queued = await world.start_run(ask=held.ask, priority=1)
     services = Services(store, tmp_path_factory.mktemp("home"), protocol.Times(), {})
     await services.start()
@@ -302,6 +303,7 @@ async def test_a_start_finds_in_the_store_what_is_queued_and_who_holds_what(
         box, idle = services.fleet.member("box"), services.fleet.member("idle")
         assert [holding.job.id for holding in box.holdings.values()] == [held.id]
         assert (box.state, box.instance, box.parallel) == (AWAITED, "i1", 2)
-        assert (idle.state, idle.labels) == (AWAITED, {"gpu"})
+        assert (idle.state, idle.labels, idle.service_host) == (AWAITED, {"gpu"}, "idle.lan")
+        assert (idle.capacity.cpus, idle.capacity.gpus, idle.capacity.ram_mb) == (8, 1, None)
     finally:
         await services.stop()

@@ -18,7 +18,7 @@ def test_the_amounts_of_a_worker_are_told_with_who_holds_them_and_who_waits() ->
     queue = Queue(fleet.kin_of)
     box = fleet.member("box")
     box.parallel, box.inventory = 2, protocol.Inventory(cpus=8, gpus=1, devices=["GPU-a"])
-    box.state, box.link = ONLINE, FakeLink()
+    box.state, box.link, box.service_host = ONLINE, FakeLink(), "box.lan"
     fleet.member("gone").state = "offline"
     held = a_job("held", name="fit", ask=Ask(cpus=6, gpus=1), devices=("GPU-a",), lease=7)
     fleet.hold(box, held, 7)
@@ -29,6 +29,7 @@ def test_the_amounts_of_a_worker_are_told_with_who_holds_them_and_who_waits() ->
     queue.explain(lane, lambda: Placement(None, message="waits for 4 cpus: box has 2 of 8 cpus free"))
     usage = Resources(fleet, queue).usage()
     (worker,) = usage.workers
+    assert worker.service_host == "box.lan"
     assert worker.free == {"slots": 1, "cpus": 2, "gpus": 0, "ram_mb": None}
     (by,) = worker.held
     assert (by.job, by.takes.cpus, by.devices, by.blocked) == ("held", 6, ("GPU-a",), "")

@@ -56,6 +56,7 @@ class Agent:
         )
         checkout = None if options.checkout is None else Checkout(options.checkout)
         self._holdings.checkout = checkout
+        self._holdings.shared_paths = None if options.beside_server else list(options.shared_paths)
         self._surroundings = Surroundings(
             checkout, self._cache, self._holdings.send, self._pool.environment_changed
         )

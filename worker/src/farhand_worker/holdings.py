@@ -77,6 +77,7 @@ class Holdings:
         self.session: Optional[Session] = None
         self.tallies = Tallies()
         self.checkout: Optional[Checkout] = None
+        self.shared_paths: Optional[List[str]] = None
         self.surroundings: Optional[Surroundings] = None
         self._settled = settled
         self._background = background

@@ -41,6 +41,7 @@ class Host(Protocol):
     cwd: Optional[Path]
     checkout: Optional[Checkout]
     surroundings: Optional[Surroundings]
+    shared_paths: Optional[List[str]]
 
     def send(self, message: Any) -> None:
         """Send a control message, if there is a session."""
@@ -231,6 +232,7 @@ class Attempt:
             "manifest": str(self._manifest) if self._manifest else None,
             "checkout": str(host.checkout.root) if host.checkout else None,
             "cwd": str(self._scratch or host.cwd),
+            "shared_paths": host.shared_paths,
             "spool": str(self.reports.engine_path),
             "blobs": str(self.reports.outgoing),
             "kept": assign.kept,

@@ -25,7 +25,10 @@ _log = logging.getLogger("farhand.worker")
 
 @dataclass(frozen=True)
 class Options:
-    """What is decided for the whole life of an agent. ``address`` is asked before every dial."""
+    """What is decided for the whole life of an agent. ``address`` is asked before every dial.
+
+    ``beside_server``: it is the server's own, on the server's machine.
+    """
 
     address: Callable[[], Address]
     token: str
@@ -51,6 +54,7 @@ class Options:
     checkout: Optional[Path] = None
     orphan_s: Optional[float] = None
     allocation: Optional[Allocation] = None
+    beside_server: bool = False
 
 
 def options(values: Values, code: str = "") -> Options:
@@ -91,6 +95,7 @@ def options(values: Values, code: str = "") -> Options:
         orphan_s=values["orphan_s"],
         # A server's own worker is no allocation's, wherever the server was started.
         allocation=None if values["url_file"] is not None else allocation(os.environ),
+        beside_server=values["url_file"] is not None,
     )
 
 

@@ -594,6 +594,15 @@ class Unblocked:
 
 
 @dataclass(frozen=True)
+class LocalPath:
+    """A path in the job's arguments or its value lies outside every directory shared with the server."""
+
+    kind: ClassVar[str] = "local_path"
+    at: float
+    path: str
+
+
+@dataclass(frozen=True)
 class Artifact:
     """A file saved by the job; its content has arrived before this event."""
 
@@ -655,6 +664,7 @@ EVENTS: Dict[str, Type[Any]] = {
         Blocked,
         Unblocked,
         Artifact,
+        LocalPath,
         Result,
         Exit,
     )
