@@ -18,6 +18,8 @@ from tests.optional import need
 _FAKE_GPUS = ("null", "zero", "full", "random")
 """Slurm takes only character devices for GPUs; these are on every machine."""
 
+_DAEMONS = 4
+
 _CONF = """\
 ClusterName=lab
 SlurmctldHost={host}(127.0.0.1)
@@ -89,8 +91,7 @@ class Slurm:
         eventually((where / "munge.sock").exists, what="munged listens")
         self.start_controller()
         for node in ("n1", "n2"):
-            self._run("slurmd", "-D", "-N", node, name=node)
-        eventually(self._is_idle, 30, "both nodes are idle")
+            self.start_node(node)
 
     def _is_idle(self) -> bool:
         return self.ask("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3
@@ -98,6 +99,13 @@ class Slurm:
     def start_controller(self) -> None:
         """Start the controller (again)."""
         self._run("slurmctld", "-D", "-i")
+
+    def start_node(self, node: str) -> None:
+        """Start a node (again), and wait until both are idle."""
+        self._run("slurmd", "-D", "-N", node, name=node)
+        if len(self._daemons) == _DAEMONS:
+            self.ask("scontrol", "update", f"nodename={node}", "state=resume")
+            eventually(self._is_idle, 60, "both nodes are idle")
 
     def end(self, name: str) -> None:
         """End one daemon: slurmctld, or a node by its name."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from farhand_worker.protocol import Times
 from tests.harness.deployment import Deployment
 from tests.harness.waiting import eventually
 from tests.lab.slurm import Slurm, cluster
@@ -59,7 +63,7 @@ class Lab:
         self.project.mkdir()
         (self.project / "flows.py").write_text(FLOWS)
         self.sshd = sshd
-        self.deployment = Deployment(directory, project=self.project, parallel=1)
+        self.deployment = Deployment(directory, project=self.project, parallel=1, times=Times().scaled(0.5))
 
     def configure(self, **fields: Any) -> None:
         """Write provisioners.json."""
@@ -89,6 +93,16 @@ class Lab:
     def outstanding(self) -> list[dict[str, Any]]:
         """The machines that have not ended, as the API shows them."""
         return self.deployment.get("/workers/resources")["machines"]
+
+    def trouble(self) -> str:
+        """What last went wrong with the provisioner."""
+        return self.deployment.get("/provisioners")["provisioners"][0]["trouble"]
+
+    def ended_reasons(self) -> list[str]:
+        """Why the machines that ended last did."""
+        return [
+            m["reason"] for m in self.deployment.get("/provisioners")["machines"] if m["state"] == "ended"
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +135,139 @@ def test_a_machine_comes_from_the_queue_runs_what_waited_for_it_idles_out_and_is
     assert lab.slurm.jobs() == []
     ended = deployment.get("/provisioners")["machines"][0]
     assert (ended["state"], ended["reason"]) == ("ended", "COMPLETED")
+
+
+def begun(lab: Lab, directory: Path) -> tuple[str, str]:
+    """A run on a machine, beyond its first checkpoint: its id, and the Slurm job."""
+    deployment = lab.deployment
+    run_id = deployment.start_run("climb", path=str(directory / "steps"), gate=str(directory / "gate"))
+    deployment.wait_for_run(run_id, "running", within_s=60)
+    (first,) = eventually(lambda: steps(directory), what="the first step is done")
+    return run_id, first[1]
+
+
+def steps(directory: Path) -> list[list[str]]:
+    path = directory / "steps"
+    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def goes_on(lab: Lab, directory: Path, run_id: str) -> tuple[dict[str, Any], list[list[str]]]:
+    """The run once it has completed; its first step was not executed again, and no budget was used."""
+    eventually(lambda: len(lab.deployment.attempts(run_id)) == 2, 60, "there is another attempt")
+    (directory / "gate").write_text("")
+    run = lab.deployment.wait_for_run(run_id, "completed", within_s=60)
+    done = steps(directory)
+    assert [number for number, _ in done] == ["1", "2"]
+    (job,) = [attempt for attempt in lab.deployment.attempts(run_id) if attempt["number"] == 2]
+    assert job["outcome"] == "completed"
+    return run, done
+
+
+@pytest.mark.fault("4.8")
+def test_a_job_that_its_user_cancels_gives_its_run_back_from_the_checkpoint(lab: Lab, tmp_path: Path) -> None:
+    """B084: every process gets SIGTERM at once, the engine too; no crash is counted, and no retry used."""
+    lab.configure()
+    lab.deployment.start()
+    run_id, job = begun(lab, tmp_path)
+    lab.slurm.ask("scancel", job)
+    _, done = goes_on(lab, tmp_path, run_id)
+    assert [where for _, where in done] == [job, str(int(job) + 1)]
+    assert lab.deployment.attempts(run_id)[0]["outcome"] == "stopped"
+
+
+@pytest.mark.fault("4.9")
+def test_a_job_that_slurm_requeues_is_the_same_machine_again(lab: Lab, tmp_path: Path) -> None:
+    lab.configure()
+    lab.deployment.start()
+    run_id, job = begun(lab, tmp_path)
+    (machine,) = lab.outstanding()
+    lab.slurm.ask("scontrol", "requeue", job)
+    eventually(lambda: lab.outstanding()[0]["state"] == "pending", what="it is back in the queue")
+    lab.slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
+    _, done = goes_on(lab, tmp_path, run_id)
+    assert [where for _, where in done] == [job, job]
+    assert [seen["name"] for seen in lab.outstanding()] == [machine["name"]]
+
+
+@pytest.mark.fault("4.13")
+def test_a_server_killed_while_a_machine_is_pending_goes_on_with_it(lab: Lab) -> None:
+    lab.configure(profile={"sbatch": ["--partition=main", "--mem=200M", "--chdir=/tmp", "--begin=now+3600"]})
+    deployment = lab.deployment.start()
+    run_id = deployment.start_run("visit")
+    eventually(lambda: [m for m in lab.outstanding() if m["state"] == "pending"], what="it is pending")
+    (machine,) = lab.outstanding()
+    eventually(lambda: "Slurm job" in str(deployment.get(f"/runs/{run_id}/why")["calls"]), what="why says so")
+    deployment.server.kill()
+    deployment.restart()
+    assert [m["name"] for m in lab.outstanding()] == [machine["name"]]
+    lab.slurm.ask("scontrol", "update", f"jobid={machine['job'].split()[-1]}", "StartTime=now")
+    deployment.wait_for_run(run_id, "completed", within_s=60)
+    assert len([job for job in lab.slurm.jobs("all") if job[1].startswith(machine["name"][:9])]) >= 1
+
+
+@pytest.mark.fault("4.5")
+def test_a_controller_that_is_away_loses_no_machine(lab: Lab, tmp_path: Path) -> None:
+    lab.configure(command_timeout_s=3)
+    lab.deployment.start()
+    run_id, job = begun(lab, tmp_path)
+    lab.slurm.end("slurmctld")
+    said = "Unable to contact slurm controller|did not end within|Connection refused"
+    eventually(lambda: re.search(said, lab.trouble()), 60, "the error is shown")
+    assert lab.outstanding()[0]["state"] == "attached"
+    lab.slurm.start_controller()
+    eventually(lambda: lab.trouble() == "", 90, "all is well again")
+    (tmp_path / "gate").write_text("")
+    lab.deployment.wait_for_run(run_id, "completed")
+    assert [where for _, where in steps(tmp_path)] == [job, job]
+
+
+@pytest.mark.fault("4.7")
+def test_the_node_of_a_machine_dies_and_its_run_goes_on_elsewhere(lab: Lab, tmp_path: Path) -> None:
+    lab.configure(profile={"sbatch": ["--mem=200M", "--chdir=/tmp", "--no-requeue", "--partition=main"]})
+    lab.deployment.start()
+    run_id, job = begun(lab, tmp_path)
+    node = lab.slurm.ask("squeue", "-h", "-j", job, "-o", "%N")
+    lab.slurm.end(node)
+    for process in psutil.process_iter(["pid", "environ"]):
+        if (process.info["environ"] or {}).get("SLURM_JOB_ID") == job:
+            process.kill()
+    lab.slurm.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=dead")
+    try:
+        _, done = goes_on(lab, tmp_path, run_id)
+        assert done[1][1] != job
+        assert any(reason.startswith("NODE_FAIL") for reason in lab.ended_reasons())
+    finally:
+        lab.slurm.start_node(node)
+
+
+def test_prerun_that_fails_is_told_and_provisioners_test_says_it(lab: Lab) -> None:
+    lab.configure()
+    deployment = lab.deployment.start()
+    checks = deployment.post("/provisioners/hpc/test", {"submit": True})["items"]
+    assert [check["ok"] for check in checks] == [True] * 4
+    assert checks[-1]["said"].endswith("COMPLETED")
+    lab.configure(profile={"prerun": ["module load cuda/99"]}, max_idle_s=3)
+    eventually(
+        lambda: deployment.get("/provisioners")["provisioners"][0]["max_idle_s"] == 3, what="it is taken"
+    )
+    run_id = deployment.start_run("visit")
+    said = "prerun failed: line 1: module load cuda/99"
+    eventually(lambda: said in lab.trouble(), 60, "what went wrong is shown")
+    assert said in str(deployment.get(f"/runs/{run_id}/why")["calls"])
+
+
+@pytest.mark.fault("4.9")
+def test_before_its_time_is_up_a_machine_is_drained_and_its_run_goes_on_elsewhere(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """B083: the worker knows the end of its allocation, and is gone before it."""
+    lab.configure(profile={"prerun": ["export SLURM_JOB_END_TIME=$(($(date +%s) + 24))"]})
+    lab.deployment.start()
+    run_id, job = begun(lab, tmp_path)
+    ends = lab.deployment.items("/workers")
+    assert next(w["reported"]["ends_at"] for w in ends if w["name"].startswith("hpc-")) > time.time()
+    eventually(lambda: len(lab.deployment.attempts(run_id)) == 2, 60, "its engines are ended in time")
+    assert lab.deployment.attempts(run_id)[0]["outcome"] == "stopped"
+    eventually(lambda: job not in [id for id, _, _ in lab.slurm.jobs()], 30, "the job has ended by itself")
+    assert (job, "COMPLETED") in [(id, state) for id, _, state in lab.slurm.jobs("all")]
+    goes_on(lab, tmp_path, run_id)

@@ -127,9 +127,11 @@ class Machines(Beyond):
             return f"a machine of {'/'.join(disproved)} came and could not take it" if disproved else ""
         awaited = [m for m in self._open.values() if _key(m) == shape.key and m.state != "attached"]
         view = self._views.get(shape.provisioner)
-        if awaited:
-            return "; ".join(self.sentence(machine) for machine in awaited[:3])
-        return f"{shape.provisioner}: {view.trouble}" if view is not None and view.trouble else ""
+        told = [self.sentence(machine) for machine in awaited[:3]]
+        trouble = "" if view is None else view.trouble
+        if trouble and not any(trouble in sentence for sentence in told):
+            told.append(f"{shape.provisioner}: {trouble}")
+        return "; ".join(told)
 
     # ------------------------------------------------------------ what is wanted
 

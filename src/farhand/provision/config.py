@@ -238,7 +238,7 @@ def _provisioner(found: Any, where: str, default_url: str) -> Settings:
     if not isinstance(kind, str) or kind not in _TYPES:
         raise Usage(f"{where}: type {kind!r} is none of {', '.join(_TYPES)}")
     of_type, of_profile = _TYPES[kind]
-    where = f"{where} ({given['name']})" if isinstance(given.get("name"), str) else where
+    where = _named(where, given.get("name"))
     profiles = given.get("profiles")
     if not isinstance(profiles, list) or not profiles:
         raise Usage(f"{where}: profiles is no list with at least one profile")
@@ -257,7 +257,7 @@ def _profile(found: Any, readers: _Readers, where: str) -> Profile:
     if not isinstance(found, dict):
         raise Usage(f"{where} is no object")
     given: dict[str, Any] = found
-    where = f"{where} ({given['name']})" if isinstance(given.get("name"), str) else where
+    where = _named(where, given.get("name"))
     return Profile(**_values(given, readers, ("name",), where))
 
 
@@ -275,6 +275,11 @@ def _values(given: dict[str, Any], readers: _Readers, needed: tuple[str, ...], w
         except ValueError as error:
             raise Usage(f"{where}: {name} {_shown(value)} {error}") from error
     return values
+
+
+def _named(where: str, name: Any) -> str:
+    known = isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) is not None
+    return f"{where} ({name})" if known else where
 
 
 def _shown(value: Any) -> str:

@@ -174,6 +174,8 @@ class Agent:
         self._signals += 1
         if self._signals == 1 and number == signal.SIGTERM and self._options.allocation is not None:
             self._signals = 2
+            self._attendance.draining = True  # said first, else what ends here would be handed here again
+            self._attendance.say_hello_again("stopping")
         running = len(self._holdings.running)
         if self._signals == 1:
             _log.info("draining: takes nothing new, %d jobs to finish", running)

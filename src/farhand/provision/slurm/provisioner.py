@@ -104,8 +104,8 @@ class Slurm:
         return parsing.accounted(outcome.out) if outcome.code == 0 else None
 
     async def _with_words(self, seen: Seen) -> Seen:
-        """How a job ended, with the last line of its output where that can be read."""
-        if seen.state != ENDED or not seen.id or seen.reason.startswith("COMPLETED"):
+        """How a job ended; where it failed by itself, with the last line of its output."""
+        if seen.state != ENDED or not seen.id or not seen.reason.startswith("FAILED"):
             return seen
         number, _, cluster = seen.id.partition(";")
         where = [f"--clusters={cluster}"] if cluster else []
