@@ -10,9 +10,11 @@ DESCRIBED := pyproject.toml worker/pyproject.toml constraints.txt
 demo: $(VENV)/.base  ## a server, a worker and a pipeline over both; DEMO=--keep leaves them up
 	$(BIN)/farhand demo $(DEMO)
 
+# Files go in the order of their names: those of few and long tests come first, and the units, which are short and
+# many, keep every process busy to the end. The reordering that is switched off would put the long ones last.
 test: $(VENV)/.test  ## every test; TESTS=tests/unit narrows it
 	@$(BIN)/python -m tests.optional
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile $(TESTS)
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(TESTS)
 
 test-again: $(VENV)/.test  ## those that failed last, one after another
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures=none

@@ -14,6 +14,7 @@ from farhand.model import Ask, Job, JobSettings, Run, TaskRun
 from farhand.resources import Capacity
 from farhand.store import Changes, Leased, Recorded, Store
 from farhand_worker import protocol
+from tests.harness.stores import opened
 from tests.lab import postgresql
 from tests.optional import need
 
@@ -33,18 +34,18 @@ def database_url(request: pytest.FixtureRequest) -> str:
 def open_store(database_url: str, tmp_path: Path) -> OpenStore:
     """Opens the test's one store; closed and opened again it has what it had."""
 
-    async def opened() -> Store:
-        return await Store.open(tmp_path / "home" / "store.db", url=database_url)
+    async def opening() -> Store:
+        return await opened(tmp_path / "home" / "store.db", database_url)
 
-    return opened
+    return opening
 
 
 @pytest.fixture
 async def store(open_store: OpenStore) -> AsyncIterator[Store]:
     """An empty store, open."""
-    opened = await open_store()
-    yield opened
-    await opened.close()
+    store = await open_store()
+    yield store
+    await store.close()
 
 
 @pytest.fixture

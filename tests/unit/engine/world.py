@@ -29,6 +29,7 @@ from farhand.model import Job, Run
 from farhand.sdk.ids import new_id
 from farhand.store import Store
 from farhand_worker import protocol
+from tests.harness.stores import opened
 from tests.unit.engine.records import FLOW, FakeLink, a_hello, a_job, a_run
 
 TIMES = protocol.Times()
@@ -168,7 +169,7 @@ class World:
 @asynccontextmanager
 async def a_store(home: Path) -> AsyncIterator[Store]:
     """A real store in ``home`` that knows one flow."""
-    store = await Store.open(home / "farhand.db")
+    store = await opened(home / "farhand.db")
     try:
         await store.flows.replace("default", [replace(FLOW, updated_at=1.0)], 1.0)
         yield store
