@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,13 @@ from tests.harness.deployment import FAST, PROJECT, Deployment, deployed
 from tests.harness.receivers import Mail, Web
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One server for all that leave it as they found it."""
+    with deployed(tmp_path_factory.mktemp("limits")) as running:
+        yield running
 
 
 def hooks_of(deployment: Deployment, run_id: str) -> list[tuple[str, str]]:
@@ -84,15 +92,16 @@ def test_runs_of_a_limited_flow_wait_for_each_other_and_say_so(
     assert words(witness)["begin"] == 2
 
 
-def test_an_isolated_flow_has_an_engine_of_its_own(deployment: Deployment) -> None:
+def test_an_isolated_flow_has_an_engine_of_its_own(tmp_path: Path) -> None:
     def pid(flow: str) -> int:
         return deployment.wait_for_run(deployment.start_run(flow), "completed")["result"]
 
-    shared = pid("where")
-    assert pid("where") == shared
-    alone = {pid("alone"), pid("alone")}
-    assert len(alone) == 2
-    assert shared not in alone
+    with deployed(tmp_path) as deployment:
+        shared = pid("where")
+        assert pid("where") == shared
+        alone = {pid("alone"), pid("alone")}
+        assert len(alone) == 2
+        assert shared not in alone
 
 
 _NOTIFYING = """

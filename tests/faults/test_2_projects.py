@@ -31,20 +31,32 @@ def free(n: int) -> int:
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "held.py").write_text(HELD)
-    (root / "helper.py").write_text("def answer():\n    return 42\n")
-    return root
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return _project(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, project: Path) -> Iterator[Deployment]:
+    """One server for all that is asked of it in vain; what changes its flows has another."""
+    with deployed(tmp_path_factory.mktemp("deployment"), project=project, parallel=1) as deployment:
+        yield deployment
 
 
 @pytest.fixture
-def server(tmp_path: Path, project: Path) -> Iterator[Deployment]:
+def changing(tmp_path: Path) -> Iterator[Deployment]:
+    """A server whose project, in ``project`` beside it, is the test's to change."""
+    project = _project(tmp_path / "project")
     (tmp_path / "deployment").mkdir()
     with deployed(tmp_path / "deployment", project=project, parallel=1) as deployment:
         yield deployment
+
+
+def _project(root: Path) -> Path:
+    root.mkdir(exist_ok=True)
+    (root / "held.py").write_text(HELD)
+    (root / "helper.py").write_text("def answer():\n    return 42\n")
+    return root
 
 
 def cli(server: Deployment, *words: str) -> subprocess.CompletedProcess[str]:
@@ -63,9 +75,10 @@ def flows(server: Deployment) -> dict[str, bool]:
 
 @pytest.mark.fault("2.19")
 def test_a_flow_file_is_broken_or_deleted_while_its_runs_are_queued(
-    server: Deployment, project: Path, tmp_path: Path
+    changing: Deployment, tmp_path: Path
 ) -> None:
     """Each run is of the code it was created with, the helper module included."""
+    server, project = changing, tmp_path / "project"
     gate = tmp_path / "gate"
     ids = [server.start_run("held", gate=str(gate)) for _ in range(3)]
     server.wait_for_run(ids[0], "running")

@@ -22,6 +22,13 @@ from tests.harness.witnesses import words
 CUT = "(line cut)"
 
 
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One server for all that leave it as they found it."""
+    with deployed(tmp_path_factory.mktemp("runs")) as running:
+        yield running
+
+
 @contextmanager
 def prompt(within_s: float) -> Iterator[None]:
     """Fail when what is inside takes longer."""

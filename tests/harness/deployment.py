@@ -350,6 +350,7 @@ class Deployment:
 def deployed(directory: Path, **more: Any) -> Iterator[Deployment]:
     """A deployment that is cleared away at the end, whatever happened."""
     deployment = Deployment(directory, **more)
+    around = os.environ.get("WITNESS_MARK")  # of a deployment that many tests share
     os.environ["WITNESS_MARK"] = str(directory)
     deployment.server.environment["WITNESS_MARK"] = str(directory)
     try:
@@ -357,3 +358,4 @@ def deployed(directory: Path, **more: Any) -> Iterator[Deployment]:
     finally:
         deployment.clear()
         os.environ.pop("WITNESS_MARK", None)
+        os.environ.update({} if around is None else {"WITNESS_MARK": around})
