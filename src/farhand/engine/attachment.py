@@ -95,7 +95,7 @@ class Attachments:
                 foreign = hello.incarnation not in (None, self._store.meta.incarnation())
                 resume = await self._settle(member, listed, replaced, foreign)
                 await self._record(member, hello, credential, link, address)
-            except BaseException:
+            except BaseException:  # whatever it was, the link is not the worker's
                 self.closed(member, link)
                 raise
             return Attached(member, resume)

@@ -101,7 +101,7 @@ def restore(file: Path, home: Path) -> str:
         if home.exists():
             home.rmdir()
         beside.rename(home)
-    except BaseException:
+    except BaseException:  # no half a home may stay behind
         shutil.rmtree(beside, ignore_errors=True)
         raise
     return incarnation

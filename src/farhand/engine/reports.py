@@ -77,7 +77,7 @@ class Reports:
                 worker,
                 [grant.claim for grant in grants],
             )
-        except BaseException:
+        except BaseException:  # what was foreseen is not so, also after a cancel
             if dispatcher is not None:
                 dispatcher.undo(event.job, event.lease, grants)
             raise

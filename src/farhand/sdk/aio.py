@@ -180,7 +180,7 @@ async def body(step: Step[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], l
     try:
         value = await limited(step.body(*args, **kwargs), limits)
         await _until_idle(run)
-    except BaseException as error:
+    except BaseException as error:  # whatever ended the body, its calls end too
         run.pool.drop_waiting(Cancelled("the flow has ended"))
         run.interrupt_calls(Cancelled)
         await _cancel(set(run.loop_tasks), run)

@@ -51,7 +51,7 @@ def performed(made: Call, future: Optional[Future[Any]] = None) -> Procedure[Any
             value = yield from _attempted(made, frame, attempts, began, future)
     except Abandoned:
         raise
-    except BaseException as error:
+    except BaseException as error:  # an interruption is an outcome as well
         flush_partial_line()
         _record_failure(made, error, began, attempts[0])
         _tell_hooks(made, inner, began, error=error)

@@ -195,7 +195,7 @@ def acquired(lock: Any, timeout_s: Optional[float], waits: Optional[Waits]) -> b
         gate = waits.ended()
         if gate is not None:
             gate.acquire()
-    except BaseException:
+    except BaseException:  # also an interruption ends the wait
         waits.left()
         raise
     return True

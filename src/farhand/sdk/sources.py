@@ -77,7 +77,7 @@ def drain(member: Member, points: Any, streams: Dict[str, Output], yielded: Dict
             return end.value
         try:
             _take(member, point, streams, yielded)
-        except BaseException:
+        except BaseException:  # an interruption too closes what was begun
             points.close()
             raise
 

@@ -93,7 +93,7 @@ class Store:
         database = await Database.open(path, on_death, url=url, without_backup=without_backup)
         try:
             meta = await Meta.load(database)
-        except BaseException:
+        except BaseException:  # nobody else would close it
             await database.close()
             raise
         return cls(database, meta)

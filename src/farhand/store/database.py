@@ -123,7 +123,7 @@ def _prepare(path: Path, migrations: Sequence[Migration] | None, url: str, witho
         if url:
             return (lock, *_postgresql(url, migrations, None if without_backup else path.parent))
         return (lock, *_sqlite(path, migrations or packaged("sqlite"), without_backup))
-    except BaseException:
+    except BaseException:  # the home must not stay locked
         lock.release()
         raise
 
@@ -137,7 +137,7 @@ def _sqlite(
         connection = open_writing(path)
         try:
             migrate(connection, path, migrations, without_backup=without_backup)
-        except BaseException:
+        except BaseException:  # nobody else would close it
             connection.close()
             raise
     return SqliteSession(connection), partial(open_reading, path)

@@ -119,7 +119,7 @@ def _run(connection: sqlite3.Connection, migration: Migration) -> None:
             raise StoreFailed(f"migration {migration.name} leaves a row of {broken[0]} without its parent")
         connection.execute(f"PRAGMA user_version = {migration.number}")
         connection.execute("COMMIT")
-    except BaseException:
+    except BaseException:  # all of a migration, or nothing of it
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

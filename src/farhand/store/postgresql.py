@@ -286,7 +286,7 @@ def open_writing(url: str, migrations: Sequence[Migration], backups: Path | None
         session.lock()
         _migrate(session.connection, migrations, url, backups)
         session.take()
-    except BaseException:
+    except BaseException:  # the lock must not outlive an open that failed
         session.close()
         raise
     return session

@@ -191,7 +191,7 @@ def open_writing(path: Path) -> sqlite3.Connection:
     try:
         for pragma in _PRAGMAS:
             connection.execute(pragma)
-    except BaseException:
+    except BaseException:  # nobody else would close it
         connection.close()
         raise
     return connection

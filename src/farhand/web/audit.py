@@ -56,7 +56,7 @@ class Audited:
 
         try:
             await self._app(scope, receive, sending)
-        except BaseException:
+        except BaseException:  # a failure is told too, whatever it was
             if not recorded:
                 await _record(request, 500, Headers())
             raise
