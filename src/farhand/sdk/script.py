@@ -8,7 +8,8 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type
 
 from farhand.errors import Cancelled
 
@@ -25,6 +26,8 @@ from .steps import Step, declared_by
 
 _PROJECT = re.compile(r"^\s*(?:project|name)\s*=\s*[\"']([a-z0-9][a-z0-9._-]{0,62})[\"']", re.MULTILINE)
 _CONCLUDE = "result"
+_INTERRUPTED = 130
+"""The exit code of a program that Ctrl-C has ended."""
 
 
 def run_script(step: Step[Any], bound: Any) -> Any:
@@ -167,10 +170,31 @@ def _fail(run: Run, error: BaseException) -> None:
         "error": encoding.encode_error(error),
     }
     _ended(run, telling.failure_of(error, body["state"], body["reason"]))
+    if interrupted:
+        _have_the_end_said(run)
     if not run.recorder.recording:
         return
     streams.finish_all()
     run.recorder.write(events.line(_CONCLUDE, body), urgent=True)
+
+
+def _have_the_end_said(run: Run) -> None:
+    """A Ctrl-C that nobody catches ends the script with a sentence instead of a traceback.
+
+    Whoever has a hook of their own keeps it, and so does whoever types at the interpreter.
+    """
+    if sys.excepthook is not sys.__excepthook__ or hasattr(sys, "ps1") or sys.flags.interactive:
+        return
+    recorded = "is recorded as cancelled" if run.recorder.recording else "is cancelled"
+
+    def hook(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+        if not issubclass(kind, KeyboardInterrupt):
+            sys.__excepthook__(kind, error, trace)
+            return
+        warn(f"interrupted; run {run.id} of {run.flow} {recorded}")
+        raise SystemExit(_INTERRUPTED)
+
+    sys.excepthook = hook
 
 
 def without_secrets(run: Run, body: Dict[str, Any], digests: List[str]) -> Tuple[Dict[str, Any], List[str]]:

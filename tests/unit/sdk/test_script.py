@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -204,6 +205,58 @@ def test_a_killed_script_leaves_its_lock_free_and_a_running_one_holds_it(home: P
     os.killpg(script.pid, signal.SIGKILL)
     script.stdout.close()
     assert (held, free) == (1, 0)
+
+
+_LONG = """
+import asyncio, sys, time
+from farhand import flow, task
+@task
+def waits(number):
+    print("up", flush=True)
+    time.sleep(60)
+@flow
+def alone(): waits(1)
+@flow
+def mapped(): waits.map([1]).result()
+@flow
+async def awaited():
+    print("up", flush=True)
+    await asyncio.sleep(60)
+%s
+"""
+
+
+@pytest.mark.parametrize("called", ["alone()", "mapped()", "asyncio.run(awaited())"])
+def test_ctrl_c_ends_a_script_with_one_sentence_and_its_run_is_cancelled(home: Path, called: str) -> None:
+    code, said = interrupted(_LONG % called)
+    (path,) = (home / "inbox").glob("*.jsonl")
+    kind, body = json.loads(path.read_text().splitlines()[-1])[:2]
+    assert code == 130
+    name = re.search(r"alone|mapped|awaited", called)
+    assert name is not None
+    assert said == f"farhand: interrupted; run {path.stem} of {name[0]} is recorded as cancelled\n"
+    assert (kind, body["state"], body["reason"]) == ("result", "cancelled", "interrupted")
+
+
+def test_a_script_may_see_to_ctrl_c_itself(home: Path) -> None:
+    assert interrupted(_LONG % "try: alone()\nexcept KeyboardInterrupt: sys.exit(7)") == (7, "")
+    assert (
+        interrupted(_LONG % "sys.excepthook = lambda *_: print('mine', file=sys.stderr)\nalone()")[1]
+        == "mine\n"
+    )
+    assert "ZeroDivisionError" in interrupted(_LONG % "try: alone()\nexcept KeyboardInterrupt: 1 / 0")[1]
+
+
+def interrupted(program: str) -> tuple[int, str]:
+    """The exit code of a program that gets Ctrl-C once it has said a line, and what it says on stderr."""
+    script = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert script.stdout is not None
+    assert script.stdout.readline() == "up\n"
+    script.send_signal(signal.SIGINT)
+    _, said = script.communicate(timeout=60)
+    return script.returncode, said
 
 
 # ------------------------------------------------------------ calls
