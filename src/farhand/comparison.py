@@ -1,6 +1,7 @@
 """Runs side by side: which facts there are of them, and what each is in every run. Pure.
 
-A run is what GET gives of it, with the summaries of its series under ``metrics``.
+A run is what GET gives of it with its attempts, with the summaries of its series under ``metrics`` and, under
+``defaults``, what its code gave to the parameters that it was not given (`defaults_of`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def comparison(runs: Sequence[Json]) -> list[Fact]:
     facts.append(Fact("run", "took", tuple(_seconds(run) for run in runs)))
     facts.append(Fact("run", "worker", tuple(run["worker"] or ABSENT for run in runs)))
     facts.append(Fact("run", "code", tuple(run["fingerprint"] or ABSENT for run in runs)))
-    facts += _columns("parameters", [run["params"] for run in runs])
+    for name in ("python", "environment"):
+        facts.append(Fact("run", name, tuple(_of_last_attempt(run, name) for run in runs)))
+    facts += _columns("parameters", [run["defaults"] | run["params"] for run in runs])
     facts += _columns("result", [_result(run) for run in runs])
     series = [{s["name"]: s for s in run["metrics"]} for run in runs]
     for name in _names(series):
@@ -48,6 +51,20 @@ def comparison(runs: Sequence[Json]) -> list[Fact]:
             values = tuple(of[name][field] if name in of else ABSENT for of in series)
             facts.append(Fact("metrics", f"{name} {part}", values))
     return facts
+
+
+def defaults_of(run: Json, flow: Json | None) -> Json:
+    """The defaults in the schema of a run's flow; none where the server has other code of it by now."""
+    if flow is None or not run["fingerprint"] or flow["fingerprint"] != run["fingerprint"]:
+        return {}
+    described = flow["schema"].get("properties", {})
+    return {name: schema["default"] for name, schema in described.items() if "default" in schema}
+
+
+def _of_last_attempt(run: Json, name: str) -> Any:
+    """What an attempt says of the machine it was on; the last one that says it is the one that counts."""
+    said = [attempt[name] for attempt in run["attempts"] if attempt[name]]
+    return said[-1] if said else ABSENT
 
 
 def _seconds(run: Json) -> Any:

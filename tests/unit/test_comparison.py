@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from farhand.comparison import ABSENT, Fact, comparison
+from farhand.comparison import ABSENT, Fact, comparison, defaults_of
 
 
 def run(**changes: Any) -> dict[str, Any]:
@@ -16,6 +16,8 @@ def run(**changes: Any) -> dict[str, Any]:
         "started_at": 1.0,
         "ended_at": 3.0,
         "params": {},
+        "defaults": {},
+        "attempts": [],
         "result": None,
         "result_form": None,
         "metrics": [],
@@ -52,3 +54,30 @@ def test_what_differs_is_known() -> None:
     assert not found["parameters", "lr"].differs
     assert found["run", "state"].differs
     assert not found["run", "worker"].differs
+
+
+def test_a_parameter_that_was_not_given_is_told_by_its_default() -> None:
+    found = rows(
+        run(params={"lr": 0.5}, defaults={"lr": 0.1, "seed": 1}), run(defaults={"lr": 0.1, "seed": 1})
+    )
+    assert found["parameters", "lr"].values == (0.5, 0.1)
+    assert found["parameters", "seed"].values == (1, 1)
+
+
+def test_defaults_are_those_of_the_code_that_ran() -> None:
+    schema = {"properties": {"lr": {"type": "number", "default": 0.1}, "data": {"type": "string"}}}
+    flow = {"fingerprint": "sha256:f", "schema": schema}
+    assert defaults_of(run(), flow) == {"lr": 0.1}
+    assert defaults_of(run(fingerprint="sha256:older"), flow) == {}
+    assert defaults_of(run(fingerprint=""), {**flow, "fingerprint": ""}) == {}
+    assert defaults_of(run(), None) == {}
+
+
+def test_what_was_installed_is_told_of_the_last_attempt_that_knows() -> None:
+    before = {"python": "3.11.7", "environment": "sha256:a"}
+    after = {"python": "3.12.1", "environment": "sha256:b"}
+    never_started = {"python": "", "environment": ""}
+    found = rows(run(attempts=[before, after, never_started]), run(attempts=[before]), run())
+    assert found["run", "python"].values == ("3.12.1", "3.11.7", ABSENT)
+    assert found["run", "environment"].values == ("sha256:b", "sha256:a", ABSENT)
+    assert found["run", "environment"].differs

@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from ..comparison import ABSENT, comparison
+from ..comparison import ABSENT, comparison, defaults_of
+from ..errors import NotFound
 from .client import Client, segment
 from .naming import run_names
 from .options import calls_server, json_option
@@ -20,7 +21,7 @@ Json = dict[str, Any]
 @json_option
 @calls_server
 def compare(client: Client, runs: tuple[str, ...], as_json: bool) -> None:
-    """Show runs side by side: parameters, results, metrics and durations.
+    """Show runs side by side: parameters, results, metrics, durations, and what was installed.
 
     What differs between the runs is marked with a star.
     """
@@ -41,10 +42,18 @@ def compare(client: Client, runs: tuple[str, ...], as_json: bool) -> None:
 
 
 def look(client: Client, run: str) -> Json:
-    """A run and the summaries of its series."""
+    """A run, the defaults of its parameters, and the summaries of its series."""
     found: Json = client.get(f"/runs/{segment(run)}")
+    found["defaults"] = defaults_of(found, _flow(client, found["flow"]))
     found["metrics"] = client.get(f"/runs/{segment(found['id'])}/metrics/summary")["items"]
     return found
+
+
+def _flow(client: Client, name: str) -> Json | None:
+    try:
+        return client.get(f"/flows/{segment(name)}")
+    except NotFound:  # a script's, or one that was deleted
+        return None
 
 
 def _shown(name: str, value: Any) -> str:
@@ -52,7 +61,7 @@ def _shown(name: str, value: Any) -> str:
         return "-"
     if name == "took":
         return took(0, value)
-    if name == "code":
+    if name in ("code", "environment"):
         return value.removeprefix("sha256:")[:12]
     return cell(value)
 

@@ -9,11 +9,12 @@ import msgspec
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from ...comparison import comparison
+from ...comparison import comparison, defaults_of
 from ...engine.services import Services
+from ...errors import NotFound
 from ..asking import Asking
 from ..routing import Routes
-from ..views import run_view
+from ..views import run_detail
 from .charts import overlays
 from .run import points_of
 from .shell import PageRoute, Visitor, render
@@ -42,8 +43,17 @@ async def compare_page(
 
 
 async def _look(services: Services, id: str) -> dict[str, Any]:
-    """A run as GET gives it, with the summaries of its series."""
+    """A run as GET gives it, with the defaults of its parameters and the summaries of its series."""
     run = await services.runs.get(id)
-    found: dict[str, Any] = json.loads(msgspec.json.encode(run_view(run)))
+    detail = run_detail(run, await services.runs.attempts(run.id))
+    found: dict[str, Any] = json.loads(msgspec.json.encode(detail))
+    found["defaults"] = defaults_of(found, await _flow(services, run.flow))
     found["metrics"] = msgspec.to_builtins(await services.runs.series(run.id))
     return found
+
+
+async def _flow(services: Services, name: str) -> dict[str, Any] | None:
+    try:
+        return msgspec.to_builtins(await services.flows.get(name))
+    except NotFound:  # a script's, or one that was deleted
+        return None

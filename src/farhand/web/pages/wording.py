@@ -170,4 +170,4 @@ _STATES = {
     "skipped": "Skipped",
 }
 
-_FORMS: dict[str, Callable[..., str]] = {"took": duration, "code": short}
+_FORMS: dict[str, Callable[..., str]] = {"took": duration, "code": short, "environment": short}
