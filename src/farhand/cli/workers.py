@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 import click
 
 from farhand_worker.address import parse
-from farhand_worker.invitation import CODE_VARIABLE
 
 from .client import Client, segment
 from .naming import worker_argument
 from .options import calls_server, json_option
 from .output import moment, print_facts, print_json, print_table
+from .pasting import bare_line, installed_line
 from .tokens import duration, token_label, token_name
 
 
@@ -106,10 +105,15 @@ def resume(client: Client, worker: str, as_json: bool) -> None:
 
 def _order(client: Client, worker: str, order: str, as_json: bool, done: str, idle: str) -> None:
     answer = client.post(f"/workers/{segment(worker)}/{order}")
+    _say(answer, f"{worker} {done if answer['changed'] else idle}", as_json)
+
+
+def _say(answer: dict[str, Any], sentence: str, as_json: bool) -> None:
+    """What became of an order: the server's answer, or a sentence about it."""
     if as_json:
         print_json(answer)
     else:
-        click.echo(f"{worker} {done if answer['changed'] else idle}")
+        click.echo(sentence)
 
 
 @workers.command()
@@ -120,10 +124,7 @@ def _order(client: Client, worker: str, order: str, as_json: bool, done: str, id
 def slots(client: Client, worker: str, slots: int, as_json: bool) -> None:
     """Give WORKER so many slots, until its program is started anew."""
     answer = client.patch(f"/workers/{segment(worker)}", {"parallel": slots})
-    if as_json:
-        print_json(answer)
-    else:
-        click.echo(f"{worker} has {answer['parallel']} slots")
+    _say(answer, f"{worker} has {answer['parallel']} slots", as_json)
 
 
 @workers.command()
@@ -134,11 +135,8 @@ def slots(client: Client, worker: str, slots: int, as_json: bool) -> None:
 def forget(client: Client, worker: str, settle: bool, as_json: bool) -> None:
     """Forget WORKER, which is gone. Should it come back, it registers again."""
     answer = client.post(f"/workers/{segment(worker)}/forget", {"settle": settle})
-    if as_json:
-        print_json(answer)
-    else:
-        jobs = "" if not answer["settled"] else f", and its jobs ({answer['settled']}) are queued again"
-        click.echo(f"{worker} is forgotten{jobs}")
+    jobs = "" if not answer["settled"] else f", and its jobs ({answer['settled']}) are queued again"
+    _say(answer, f"{worker} is forgotten{jobs}", as_json)
 
 
 @workers.command()
@@ -147,14 +145,24 @@ def forget(client: Client, worker: str, settle: bool, as_json: bool) -> None:
 @click.option("--expires", default="365d", metavar="TIME", help="How long its token is valid, such as 30d.")
 @click.option("--within", default="15m", metavar="TIME", help="How long the invitation waits, such as 1h.")
 @click.option("--to", metavar="URL", help="The server's address as the other machine reaches it.")
+@click.option(
+    "--installed", is_flag=True, help="A short line, for a machine that has farhand-worker already."
+)
 @json_option
 @calls_server
 def invite(
-    client: Client, name: str, labels: str, expires: str, within: str, to: str | None, as_json: bool
+    client: Client,
+    name: str,
+    labels: str,
+    expires: str,
+    within: str,
+    to: str | None,
+    installed: bool,
+    as_json: bool,
 ) -> None:
-    """Print one line that makes another machine the worker NAME, once.
+    """Print one line that makes another machine the worker NAME, once. It needs Python 3.9 there, no more.
 
-    The line holds a code, which that machine exchanges for its token over https.
+    The line holds a code, which that machine exchanges for its token over https; options may follow it.
     """
     wanted = {
         "name": token_name(name),
@@ -164,9 +172,8 @@ def invite(
     }
     made = client.post("/workers/invitations", wanted)
     url = to or _reached(client.url, made["url"])
-    line = f"{CODE_VARIABLE}={made['code']} farhand-worker --url {shlex.quote(url)}"
-    if made["pin"] and to is None:
-        line += f" --pin {made['pin']}"
+    pin = made["pin"] if to is None else ""
+    line = (installed_line if installed else bare_line)(made["code"], url, pin)
     if as_json:
         print_json(made | {"url": url, "line": line})
         return

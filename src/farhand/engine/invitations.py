@@ -49,12 +49,25 @@ class Invitations:
         token = draft(invitation.name, WORKER, invitation.labels, invitation.token_s)
         if await self._store.invitations.use(invitation.id, token, now, address):
             return self._tokens.text_of(token), token
-        if invitation.expires_at <= now:
-            raise NotInvited(f"the invitation of {invitation.name} has expired; make another")
-        raise NotInvited(
-            f"the invitation of {invitation.name} has been used; if not by you, revoke the token of"
-            " that name, and make another"
-        )
+        raise _useless(invitation, now)
+
+    async def check(self, code: str) -> Invitation:
+        """The invitation of a code that would buy a token now; it stays good. Raises `NotInvited`."""
+        invitation, now = await self._store.invitations.find(_hash(code)), time.time()
+        if invitation is None:
+            raise NotInvited
+        if invitation.used_at is not None or invitation.expires_at <= now:
+            raise _useless(invitation, now)
+        return invitation
+
+
+def _useless(invitation: Invitation, now: float) -> NotInvited:
+    if invitation.expires_at <= now:
+        return NotInvited(f"the invitation of {invitation.name} has expired; make another")
+    return NotInvited(
+        f"the invitation of {invitation.name} has been used; if not by you, revoke the token of"
+        " that name, and make another"
+    )
 
 
 def _hash(code: str) -> str:

@@ -18,9 +18,10 @@ from typing import Any
 import msgspec
 from fastapi import Request
 
-from ..engine.roles import MAY, Identity, check
+from ..engine.roles import MAY, WORKER, Identity, check
 from ..engine.services import Services
-from ..errors import Unauthorized
+from ..errors import NotEncrypted, Unauthorized
+from .guard import is_loopback
 from .settings import WebSettings
 
 __all__ = ["MAY", "OPEN", "Sessions", "check", "identify", "remember", "require"]
@@ -130,10 +131,10 @@ async def identify(request: Request) -> Identity | None:
 
 def require(action: str) -> Callable[[Request], Coroutine[Any, Any, Identity]]:
     """A dependency: the identity behind the request, when its role may do ``action``."""
-    return _Requirement(action)
+    return Requirement(action)
 
 
-class _Requirement:
+class Requirement:
     """What `require` makes of an action; ``action`` is there for whoever lists the routes."""
 
     def __init__(self, action: str) -> None:
@@ -143,6 +144,24 @@ class _Requirement:
         identity = await identify(request)
         if identity is None:
             raise Unauthorized
+        remember(request, identity)
+        check(identity, self.action)
+        return identity
+
+
+class Invited(Requirement):
+    """An identity whose role may do the action, or a machine with an invitation, which stays good."""
+
+    async def __call__(self, request: Request) -> Identity:
+        scheme, _, code = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "invitation":
+            return await super().__call__(request)
+        address = request.client.host if request.client else ""
+        if request.url.scheme != "https" and not is_loopback(address):
+            raise NotEncrypted
+        services: Services = request.app.state.services
+        invited = await services.invitations.check(code.strip())
+        identity = Identity(WORKER, invited.name, invited.labels)
         remember(request, identity)
         check(identity, self.action)
         return identity

@@ -18,7 +18,7 @@ from ..engine.roles import Identity
 from ..engine.usage import Usage
 from ..engine.workers import Held, WorkerStatus
 from ..model import Page, Worker
-from .access import require
+from .access import Invited, require
 from .asking import Asking
 from .audit import note
 from .routing import Routes
@@ -83,7 +83,7 @@ async def resources(services: Asking) -> JsonResponse:
     return JsonResponse(services.resources.usage())
 
 
-@router.get("/agent.pyz", response_class=Response, dependencies=[Depends(require("program"))])
+@router.get("/agent.pyz", response_class=Response, dependencies=[Depends(Invited("program"))])
 async def agent_pyz() -> Response:
     """The worker's program as one file that any Python from 3.9 on starts; its digest is the ETag."""
     found = await asyncio.to_thread(program.program)

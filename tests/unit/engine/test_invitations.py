@@ -32,11 +32,14 @@ async def test_a_code_buys_a_token_of_the_name_and_labels_that_were_invited(
     invitations: Invitations, tokens: Tokens
 ) -> None:
     code, invitation = await invitations.create("box", ("gpu",))
+    assert await invitations.check(code) == invitation
     text, token = await invitations.redeem(code, "10.0.0.1")
     assert await tokens.verify(text) == Identity(WORKER, "box", ("gpu",), token.jti)
     assert code not in repr(invitation)
     with pytest.raises(NotInvited, match="the invitation of box has been used"):
         await invitations.redeem(code, "10.0.0.2")
+    with pytest.raises(NotInvited, match="the invitation of box has been used"):
+        await invitations.check(code)
     assert [listed.jti for listed in await tokens.list()] == [token.jti]
 
 

@@ -278,9 +278,12 @@ class FakeWorkers:
         return WorkerStatus(worker, "is there: 1 of 2 slots free", worker.drained_by != "", self.holds)
 
     async def past(self, name: str, since: float) -> list[Past]:
-        return [Past(Attempt(7, "j1", "0run1", 1, "gpu1", since + 60.0), "train")]
+        known = name in ("gpu1", "forgotten")
+        return [Past(Attempt(7, "j1", "0run1", 1, "gpu1", since + 60.0), "train")] if known else []
 
     async def events(self, limit: int, *_: str | None, **about: str | None) -> Page[Event]:
+        if about.get("worker") not in (None, "gpu1", "forgotten"):
+            return Page([], None)
         return Page([Event(1, T0, "worker.attached", "gpu1 attached from box", None, "gpu1")], None)
 
     async def drain(self, name: str, by: str) -> bool:
@@ -362,6 +365,11 @@ class FakeInvitations:
         made = Invitation(f"inv{len(self.open)}", "hash", name, labels, token_s, T0, T0 + valid_s)
         self.open[f"code-of-{name}"] = made
         return f"code-of-{name}", made
+
+    async def check(self, code: str) -> Invitation:
+        if code not in self.open:
+            raise NotInvited
+        return self.open[code]
 
     async def redeem(self, code: str, address: str) -> tuple[str, Token]:
         made = self.open.pop(code, None)

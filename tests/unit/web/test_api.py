@@ -272,6 +272,11 @@ def test_a_run_is_retried_from_where_it_is_asked(client: TestClient) -> None:
     assert client.post("/api/v1/runs/0run1/retry", json={"from": ""}).status_code == 422
 
 
+def fetched(client: TestClient, code: str) -> Any:
+    """The worker's program, asked for with an invitation."""
+    return client.get("/api/v1/workers/agent.pyz", headers={"Authorization": f"Invitation {code}"})
+
+
 def test_an_invitation_is_made_by_an_admin_and_exchanged_by_whoever_has_the_code(
     app: Any, services: FakeServices
 ) -> None:
@@ -285,8 +290,12 @@ def test_an_invitation_is_made_by_an_admin_and_exchanged_by_whoever_has_the_code
     refused = outside.post("/api/v1/workers/join", json={"code": code})
     assert problem_of(refused) == (403, "not_encrypted")
     over_tls = TestClient(app, base_url="https://127.0.0.1:8420")
+    assert problem_of(fetched(outside, code)) == (403, "not_encrypted")
+    assert problem_of(fetched(over_tls, "made-up")) == (403, "not_invited")
+    assert fetched(over_tls, code).content[:2] == b"#!", "the program, and the code is still good"
     bought = over_tls.post("/api/v1/workers/join", json={"code": code})
     assert (bought.json()["name"], bought.json()["labels"]) == ("gpu7", ["gpu"])
+    assert problem_of(fetched(over_tls, code)) == (403, "not_invited")
     again = over_tls.post("/api/v1/workers/join", json={"code": code})
     assert problem_of(again) == (403, "not_invited")
     told = [(entry.action, entry.role, entry.subject) for entry in services.audit.items]

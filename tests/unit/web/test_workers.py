@@ -69,6 +69,14 @@ def test_a_workers_page_says_what_it_has_runs_and_did(app: Any, services: FakeSe
         assert words in now
 
 
+def test_a_link_to_a_worker_that_was_forgotten_leads_to_what_is_left_of_it(app: Any) -> None:
+    answer = signed_in(app).get("/workers/forgotten")
+    assert answer.status_code == 200
+    assert "forgotten was forgotten; should it come back, it registers again." in answer.text
+    assert 'href="../runs/0run1"' in answer.text
+    assert signed_in(app).get("/workers/never").status_code == 404
+
+
 def test_a_viewer_is_offered_no_orders(app: Any) -> None:
     page = caller(app, "viewer-secret").get("/workers/gpu1").text
     assert "gpu1" in page

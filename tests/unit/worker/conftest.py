@@ -48,12 +48,13 @@ def write_certificate(directory: Path, name: str = "flows.example.org") -> tuple
 
 @dataclass
 class TlsServer:
-    """What it answers to every POST, and what it was sent."""
+    """What it answers to every POST, and to a GET without a ``program``; and what it was sent."""
 
     address: Address
     pin: str
     answer: tuple[int, object] = (200, {"token": "t.o.k", "name": "box"})
     asked: list[tuple[str, object]] = field(default_factory=list)
+    program: bytes = b""
 
 
 @pytest.fixture
@@ -67,6 +68,12 @@ def tls_server(tmp_path: Path) -> Iterator[TlsServer]:
             self.send_response(server.answer[0])
             self.end_headers()
             self.wfile.write(json.dumps(server.answer[1]).encode())
+
+        def do_GET(self) -> None:
+            server.asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(server.answer[0])
+            self.end_headers()
+            self.wfile.write(server.program or json.dumps(server.answer[1]).encode())
 
         def log_message(self, format: str, *args: object) -> None:
             pass

@@ -175,6 +175,7 @@ class Attendance:
                 address, self._options.token, transfer.tls, timeout_s, transfer.session
             )
         except NotConnected as error:
+            transfer.renew_trust()
             self._renewal.check()
             if error.refused:
                 self._renewal.refused(began_at)

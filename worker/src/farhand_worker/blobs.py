@@ -22,7 +22,14 @@ _Seen = Tuple[int, int, int]
 
 
 class NotFetched(Exception):
-    """What a job needs could not be brought here; the message says what and why."""
+    """What a job needs could not be brought here; the message says what and why.
+
+    ``refused``: the server gave it not to this job, and may give it to another.
+    """
+
+    def __init__(self, message: str, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
 
 
 class BlobCache:

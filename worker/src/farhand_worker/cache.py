@@ -22,6 +22,7 @@ TREES_MAX = 20
 """Unpacked bundles (and runtimes) that are kept."""
 
 _TRIES = 6
+_FORBIDDEN = 403
 
 
 class Cache:
@@ -94,8 +95,10 @@ class Cache:
             return await self._begin(name, fetch)
         try:
             return await asyncio.shield(task)
-        except NotFetched:  # what was refused to another job may be given to this one
-            return await self._once(name, fetch)
+        except NotFetched as error:
+            if not error.refused:
+                raise
+            return await self._once(name, fetch)  # what was refused to another job may be given to this one
 
     async def _begin(self, name: str, fetch: Callable[[], Awaitable[Path]]) -> Path:
         task = asyncio.ensure_future(fetch())
@@ -155,7 +158,7 @@ class Cache:
             except TransferFailed as error:
                 tries = 2 if isinstance(error, Corrupt) else _TRIES
                 if error.final or attempt + 1 >= tries:
-                    raise NotFetched(str(error)) from error
+                    raise NotFetched(str(error), refused=error.status == _FORBIDDEN) from error
                 await asyncio.sleep(0.25 * 2**attempt)
             except OSError as error:
                 raise NotFetched(f"cannot store {digest}: {error}") from error

@@ -90,6 +90,11 @@ class Transfer:
             raise TransferFailed("no server is known yet", False)
         return self._trust.context(self.address)
 
+    def renew_trust(self) -> None:
+        """The server was not reached: who it is, and whom this machine trusts, is looked at again."""
+        self._trust.renew()
+        self._trust_apart.renew()
+
     def get(self, path: str, digest: str, target: Path, claim: Optional[Claim] = None) -> None:
         """Download ``path`` to ``target``, whole and verified or not at all. Raises `TransferFailed`.
 

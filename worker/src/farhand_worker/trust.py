@@ -55,12 +55,18 @@ class Trust:
             self._context = ssl.create_default_context() if self.pin is None else _pinned(address, self.pin)
         return self._context
 
+    def renew(self) -> None:
+        """Look again: the server's certificate, or what this machine trusts, may have changed."""
+        self._context = None
+
 
 def _pinned(address: Address, pin: str) -> ssl.SSLContext:
     der = _presented(address)
     if pin_of_certificate(der) != pin:
         raise NotPinned(
-            f"the certificate of {address.text} is not the pinned one; it is {pin_of_certificate(der)}"
+            f"the certificate of {address.text} is not the pinned one: it is {pin_of_certificate(der)}; if it"
+            " was changed on purpose, start the worker with that as --pin (`farhand workers invite` on the"
+            " server prints it), and if not, this is not the server"
         )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False  # the certificate itself is known, whatever names it has

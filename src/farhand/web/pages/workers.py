@@ -9,6 +9,8 @@ from fastapi import Request
 from starlette.responses import Response
 
 from ...engine.services import Services
+from ...errors import NotFound
+from ...model import Event
 from ..asking import Asking
 from ..routing import Routes
 from ..settings import WebSettings
@@ -45,8 +47,15 @@ async def _all(services: Services) -> dict[str, Any]:
 
 @router.get("/workers/{name}")
 async def worker_page(request: Request, name: str, services: Asking, visitor: Visitor) -> Response:
-    """One worker."""
-    return render(request, "worker.html", visitor, **await _shown(services, name))
+    """One worker, or what is left of one that was forgotten."""
+    try:
+        return render(request, "worker.html", visitor, **await _shown(services, name))
+    except NotFound:
+        past, events = await services.workers.past(name, 0.0), await _events(services, name)
+        if not past and not events:
+            raise
+        left = {"name": name, "recent": past[:RECENT], "events": events, "hours": None}
+        return render(request, "worker_forgotten.html", visitor, **left)
 
 
 @router.get("/workers/{name}/now")
@@ -55,11 +64,14 @@ async def now(request: Request, name: str, services: Asking, visitor: Visitor) -
     return render(request, "worker_now.html", visitor, root="../", **await _shown(services, name))
 
 
+async def _events(services: Services, name: str) -> list[Event]:
+    return (await services.workers.events(RECENT, worker=name, kind="worker.")).items
+
+
 async def _shown(services: Services, name: str) -> dict[str, Any]:
     status, at = await services.workers.get(name), time.time()
     past = await services.workers.past(name, at - HOURS * 3600)
     drawn = lanes(past, at - HOURS * 3600, at)
-    events = (await services.workers.events(RECENT, worker=name, kind="worker.")).items
     return {
         "seen": status,
         "worker": status.worker,
@@ -68,6 +80,6 @@ async def _shown(services: Services, name: str) -> dict[str, Any]:
         "hours": HOURS,
         "lane_height": LANE_HEIGHT,
         "width": WIDTH,
-        "events": events,
+        "events": await _events(services, name),
         "drift": services.fitness.drift(name),
     }

@@ -1,0 +1,59 @@
+"""What several jobs want at once is fetched once; and who is told what went wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from farhand_worker.blobs import BlobCache, NotFetched
+from farhand_worker.cache import Cache
+from farhand_worker.state import StateDirectory
+from farhand_worker.transfer import Claim, Transfer, TransferFailed
+
+pytestmark = pytest.mark.anyio
+
+DIGEST = "sha256:" + "0" * 64
+
+
+class Failing(Transfer):
+    """Gets nothing: each claim that asks is answered by the failure it was given."""
+
+    def __init__(self, **failures: TransferFailed | None) -> None:
+        super().__init__("token")
+        self._failures = failures
+        self.asked: list[str] = []
+
+    def get(self, path: str, digest: str, target: Path, claim: Claim | None = None) -> None:
+        assert claim is not None
+        self.asked.append(claim.job)
+        failure = self._failures[claim.job]
+        if failure is not None:
+            raise failure
+        target.write_bytes(b"")
+
+
+def cache_of(directory: Path, transfer: Transfer) -> Cache:
+    state = StateDirectory(directory)
+    return Cache(state, transfer, "python3", BlobCache(directory / "blobs"))
+
+
+async def wanted(cache: Cache, *jobs: str) -> list[Path | BaseException]:
+    asking = [cache.blob(DIGEST, Claim(job, 1)) for job in jobs]
+    return await asyncio.gather(*asking, return_exceptions=True)
+
+
+async def test_a_fetch_that_failed_has_failed_for_all_who_waited_for_it(tmp_path: Path) -> None:
+    transfer = Failing(one=TransferFailed("the server answered 404", True, 404))
+    told = await wanted(cache_of(tmp_path, transfer), "one", "two", "three")
+    assert [str(error) for error in told] == ["the server answered 404"] * 3
+    assert transfer.asked == ["one"]
+
+
+async def test_what_was_refused_to_one_job_is_asked_for_by_the_next(tmp_path: Path) -> None:
+    transfer = Failing(one=TransferFailed("not its artifact", True, 403), two=None)
+    refused, *given = await wanted(cache_of(tmp_path, transfer), "one", "two", "three")
+    assert isinstance(refused, NotFetched)
+    assert given == [tmp_path / "blobs" / ("0" * 64)] * 2
+    assert transfer.asked == ["one", "two"]
