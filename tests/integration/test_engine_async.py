@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,3 +120,84 @@ def test_a_placed_coroutine_is_awaited_there_and_here(begin: Begin) -> None:  # 
     assert agent.value() == [10, 20]
     agent.run("pipeline:fit", [[4], {}], kind="call", key="abc")
     assert agent.value() == 5
+
+
+FIT = "import asyncio\n@task(device='gpu')\nasync def fit(x): ...\n"
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "await fit(1)",
+        "(await asyncio.gather(fit(1)))[0]",
+        "await fit.submit(1)",
+        "await asyncio.ensure_future(fit(1))",
+    ],
+)
+@pytest.mark.parametrize("limits", [{}, {"timeout_s": 60.0, "settings": {"silence_timeout_s": 60.0}}])
+def test_an_async_body_that_waits_for_placed_calls_alone_is_blocked(
+    begin: Begin,  # noqa: F811
+    waits: str,
+    limits: dict[str, Any],
+) -> None:
+    agent: FakeAgent = begin(FIT + f"@flow\nasync def main(): return {waits}\n")
+    agent.start("pipeline:main", **limits)
+    call = agent.until_event("call")
+    agent.until_event("blocked")
+    agent.outcome(call, value=7)
+    agent.until("done")
+    assert [body["n"] for body in agent.events("unblocked")] == [1]
+    assert agent.value() == 7
+
+
+@pytest.mark.parametrize(
+    "own",
+    ["asyncio.sleep(0.2)", "asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.2)"],
+)
+def test_an_async_body_that_has_more_to_do_keeps_its_slot(begin: Begin, own: str) -> None:  # noqa: F811
+    body = "async def main():\n    placed = asyncio.ensure_future(fit(1))\n"
+    agent: FakeAgent = begin(
+        FIT + f"@flow\n{body}    await {own}\n    print('on')\n    return await placed\n"
+    )
+    agent.start("pipeline:main")
+    call = agent.until_event("call")
+    agent.until_event("log")
+    assert agent.events("blocked") == []
+    agent.until_event("blocked")
+    agent.outcome(call, value=7)
+    agent.until("done")
+    assert agent.value() == 7
+
+
+def test_a_blocked_async_body_that_is_cancelled_does_not_wait_for_its_slot(begin: Begin) -> None:  # noqa: F811
+    agent: FakeAgent = begin(FIT + "@flow\nasync def main(): return await fit(1)\n")
+    agent.let_go_on = lambda: None  # type: ignore[method-assign]
+    agent.start("pipeline:main")
+    agent.until_event("blocked")
+    agent.send("cancel", reason="cancelled")
+    agent.until("done")
+    assert agent.result()["state"] == "cancelled"
+
+
+def test_a_blocked_async_body_whose_time_is_up_does_not_wait_for_its_slot(begin: Begin) -> None:  # noqa: F811
+    agent: FakeAgent = begin(FIT + "@flow\nasync def main(): return await fit(1)\n")
+    agent.let_go_on = lambda: None  # type: ignore[method-assign]
+    result = agent.run("pipeline:main", timeout_s=0.3)
+    assert (result["state"], result["reason"]) == ("failed", "timeout")
+    assert len(agent.events("blocked")) == 1
+
+
+@pytest.mark.parametrize("body", ["async def main(): return await fit(1)", "def main(): return fit(1)"])
+def test_the_time_for_which_a_job_is_blocked_is_no_silence(begin: Begin, body: str) -> None:  # noqa: F811
+    text = FIT if body.startswith("async") else FIT.replace("async def", "def")
+    agent: FakeAgent = begin(text + f"@flow\n{body}\n")
+    agent.start("pipeline:main", settings={"silence_timeout_s": 0.2})
+    call = agent.until_event("call")
+    agent.until_event("blocked")
+    while select.select([agent.sock], [], [], 0.5)[0]:  # twice as long as it may be silent, at least
+        frame = agent.receive()
+        assert frame is not None
+        assert frame["type"] in ("bell", "blocked")
+    agent.outcome(call, value=7)
+    agent.until("done")
+    assert agent.value() == 7

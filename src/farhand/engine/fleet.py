@@ -316,6 +316,8 @@ class Fleet:
         """A job that is held counts otherwise now: it is blocked, or goes on."""
         held = self._holders.get(job.id)
         if held is not None and held[1].lease == job.lease:
+            if held[1].job.blocked and not job.blocked and held[1].reported_at is not None:
+                held[1].reported_at = time.monotonic()  # its wait for the slot was no silence
             held[1].job = job
             held[0].hold(held[1])
             self._note_blocked(held[0])

@@ -44,7 +44,8 @@ class Overdue(Service):
     async def _work(self) -> None:
         looked_at = 0.0
         while True:
-            due = [due_at for _, holding in self._limited() for due_at, _ in self._limits(holding)]
+            now = time.monotonic()
+            due = [due_at for _, holding in self._limited() for due_at, _ in self._limits(holding, now)]
             due_at = min(due, default=None)
             if due_at is not None and due_at <= looked_at:
                 due_at = looked_at + _AGAIN_S  # it was due at the last look, and could not be ended then
@@ -54,7 +55,7 @@ class Overdue(Service):
 
     async def _end_what_is_due(self, now: float) -> None:
         for member, holding in self._limited():
-            passed = [ending for due_at, ending in self._limits(holding) if due_at <= now]
+            passed = [ending for due_at, ending in self._limits(holding, now) if due_at <= now]
             if passed and self._can_be_asked(member, holding):
                 await self._end(member, holding, passed[0])
 
@@ -66,8 +67,11 @@ class Overdue(Service):
             if holding.started_at is not None
         ]
 
-    def _limits(self, holding: Holding) -> list[tuple[float, Ending]]:
-        """When each limit is passed for good (monotonic seconds), and how that ends."""
+    def _limits(self, holding: Holding, now: float) -> list[tuple[float, Ending]]:
+        """When each limit is passed for good (monotonic seconds), and how that ends.
+
+        A job that is blocked has nothing to say.
+        """
         settings, times = holding.job.settings, self._fleet.times
         beyond = times.grace_s + times.lease_s + times.margin_s
         found: list[tuple[float, Ending]] = []
@@ -83,7 +87,8 @@ class Overdue(Service):
                 f"was silent for longer than {settings.silence_timeout_s:g} s, and its worker did not end it"
             )
             ending = Ending("silence", "silence", message)
-            found.append((holding.reported_at + settings.silence_timeout_s + beyond, ending))
+            heard_at = now if holding.job.blocked else holding.reported_at
+            found.append((heard_at + settings.silence_timeout_s + beyond, ending))
         return found
 
     def _can_be_asked(self, member: Member, holding: Holding) -> bool:

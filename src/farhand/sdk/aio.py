@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import Any, Callable, Coroutine, Dict, Optional, Tuple, TypeVar
+from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, TypeVar
 
 from farhand.errors import Cancelled, SilentTooLong, TimedOut
 
-from . import calls
+from . import calls, loops
 from .attempts import performed
 from .calls import Call
 from .context import Run
 from .deadlines import Deadline, Hearing, Limits, Silence
 from .drive import Procedure
 from .futures import Future
+from .interrupts import watcher
 from .steps import Step
 
 T = TypeVar("T")
@@ -44,9 +45,9 @@ async def run(procedure: Procedure[T]) -> T:
         return end.value
 
 
-def run_on_new_loop(procedure: Procedure[T]) -> T:
-    """The same on a thread that runs no loop."""
-    return asyncio.run(run(procedure))
+def run_on_new_loop(procedure: Procedure[T], of: Optional[Run] = None) -> T:
+    """The same on a thread that runs no loop; ``of`` is the run whose job may be blocked meanwhile."""
+    return asyncio.run(run(procedure)) if of is None else loops.run(run(procedure), of)
 
 
 async def off_the_loop(function: Callable[[], T]) -> T:
@@ -140,19 +141,63 @@ async def limited(coroutine: Coroutine[Any, Any, T], limits: Limits) -> T:
 
 async def _first_passed(task: asyncio.Task[Any], limits: Limits, hearing: Hearing) -> Optional[TimedOut]:
     """Wait for the end of ``task``, or for the first of its limits: the exception of that one."""
-    name, timeout_s, silence_s = limits.frame.name, limits.timeout_s, limits.silence_limit_s
-    began = time.monotonic()
-    while True:
+    loop = asyncio.get_running_loop()
+    passed: asyncio.Future[TimedOut] = loop.create_future()
+
+    def arrive(error: TimedOut) -> None:
+        if not passed.done():
+            passed.set_result(error)
+
+    def pass_limit(error: TimedOut) -> None:
+        limits.frame.run.hurried = True
+        _soon(loop, lambda: arrive(error))
+
+    watch = _Watch(limits, hearing, pass_limit)
+    try:
+        done, _ = await asyncio.wait({task, passed}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        watch.close()
+    return None if task in done else passed.result()
+
+
+class _Watch:
+    """Looks whether a limit has passed, beside the loop: so no timer of its own keeps a job from being
+    blocked while it waits."""
+
+    def __init__(self, limits: Limits, hearing: Hearing, passed: Callable[[TimedOut], None]) -> None:
+        self._limits = limits
+        self._hearing = hearing
+        self._passed = passed
+        self._began = time.monotonic()
+        self._closed = False
+        self._timer: Any = None
+        self._look()
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._closed = True
+        if self._timer is not None:
+            watcher.cancel(self._timer)
+
+    def _look(self) -> None:
+        name, timeout_s, silence_s = (
+            self._limits.frame.name,
+            self._limits.timeout_s,
+            self._limits.silence_limit_s,
+        )
+        ends: List[Tuple[float, TimedOut]] = []
+        if timeout_s is not None:
+            error = TimedOut(Deadline.words.format(name=name, limit_s=timeout_s))
+            ends.append((self._began + timeout_s, error))
+        if silence_s is not None:
+            error = SilentTooLong(Silence.words.format(name=name, limit_s=silence_s))
+            ends.append((self._hearing.heard_at + silence_s, error))
+        due_at, error = min(ends, key=lambda end: end[0])
         now = time.monotonic()
-        if timeout_s is not None and now >= began + timeout_s:
-            return TimedOut(Deadline.words.format(name=name, limit_s=timeout_s))
-        if silence_s is not None and now >= hearing.heard_at + silence_s:
-            return SilentTooLong(Silence.words.format(name=name, limit_s=silence_s))
-        ends = [began + timeout_s] if timeout_s is not None else []
-        ends += [hearing.heard_at + silence_s] if silence_s is not None else []
-        done, _ = await asyncio.wait({task}, timeout=min(ends) - now)
-        if done:
-            return None
+        if now >= due_at:
+            self._passed(error)
+        elif not self._closed:
+            self._timer = watcher.after(due_at - now, self._look)
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]], run: Run) -> None:
@@ -193,7 +238,7 @@ async def body(step: Step[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], l
 def run_body(step: Step[Any], limits: Limits, *args: Any, **kwargs: Any) -> Any:
     """The same from plain code, on a loop of its own."""
     try:
-        return asyncio.run(body(step, args, kwargs, limits))
+        return loops.run(body(step, args, kwargs, limits), limits.frame.run)
     finally:
         limits.frame.run.cancels_on_loop = False
 

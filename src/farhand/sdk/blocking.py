@@ -24,14 +24,19 @@ AFTER_S = 0.05
 
 
 class Blocking:
-    """Whether one job is blocked. ``has_open`` says whether a placed call is under way."""
+    """Whether one job is blocked. ``has_open`` says whether a placed call is under way.
 
-    def __init__(self, run: Run, has_open: Callable[[], bool]) -> None:
+    ``tell`` is told when the job is blocked, and when that is over.
+    """
+
+    def __init__(self, run: Run, has_open: Callable[[], bool], tell: Callable[[bool], None]) -> None:
         self._run = run
+        self._tell = tell
         self._has_open = has_open
         self._lock = threading.Lock()
         self._waiting: Set[int] = set()
         self._timer: Optional[Timer] = None
+        self._idle_since = 0.0
         self._number = 0
         self._state = ""
         self._held_back: List[Callable[[], None]] = []
@@ -41,8 +46,10 @@ class Blocking:
         """This thread waits for a call from now on."""
         with self._lock:
             self._waiting.add(threading.get_ident())
-            if self._timer is None and not self._state and self._is_idle():
-                self._timer = watcher.after(AFTER_S, self._look)
+            if not self._state and self._is_idle():
+                self._idle_since = time.monotonic()
+                if self._timer is None:
+                    self._timer = watcher.after(AFTER_S, self._look)
 
     def ended(self) -> Optional[Any]:
         """This thread has what it waited for; a lock to pass first, if it has to wait for its slot."""
@@ -74,7 +81,7 @@ class Blocking:
         with self._lock:
             if number != self._number or self._state != "unblocked":
                 return
-            self._state = ""
+            self._turn_to("")
             held_back, self._held_back = self._held_back, []
             gates, self._gates = self._gates, []
         for settle in held_back:
@@ -86,23 +93,35 @@ class Blocking:
 
     def _leave(self) -> None:
         self._waiting.discard(threading.get_ident())
-        if self._timer is not None:
-            watcher.cancel(self._timer)
-            self._timer = None
         self._unblock()
 
     def _look(self) -> None:
+        """The timer goes on while waits come and go: setting one for each would cost more than the wait."""
         with self._lock:
             self._timer = None
-            if not self._state and self._run.cancelled is None and self._is_idle():
-                self._number += 1
-                self._state = "blocked"
-                self._report("blocked")
+            if self._state or self._run.cancelled is not None or not self._is_idle():
+                return
+            rest_s = self._idle_since + AFTER_S - time.monotonic()
+            if rest_s > 0:
+                self._timer = watcher.after(rest_s, self._look)
+                return
+            self._number += 1
+            self._turn_to("blocked")
+            self._report("blocked")
 
     def _unblock(self) -> None:
         if self._state == "blocked":
-            self._state = "unblocked"
+            self._turn_to("unblocked")
             self._report("unblocked")
+
+    def _turn_to(self, state: str) -> None:
+        """Be in another state. Neither the wait for calls nor that for the slot is silence."""
+        self._state = state
+        if self._run.blocked and not state:
+            self._run.heard()
+        if self._run.blocked != bool(state):
+            self._run.blocked = bool(state)
+            self._tell(self._run.blocked)
 
     def _is_idle(self) -> bool:
         """Whether nothing goes on here: neither the body nor a call, and no call could begin."""

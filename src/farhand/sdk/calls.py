@@ -174,7 +174,7 @@ def _run_into(made: Call, future: Future[Any]) -> None:
         if made.step.is_async:
             from . import aio  # noqa: PLC0415 - asyncio is for those who use it
 
-            value = aio.run_on_new_loop(performed(made, future))
+            value = aio.run_on_new_loop(performed(made, future), made.run)
         else:
             value = drive.run(performed(made, future))
     except Abandoned:

@@ -107,6 +107,9 @@ class Run:
         self.main_thread = threading.get_ident()
         self.cancelled: Optional[str] = None
         self.cancels_on_loop = False
+        self.hurried = False
+        """A limit has passed: what waits on a loop goes on at once."""
+        self.blocked = False
         self.loop_tasks: Set[Any] = set()
         self.abandoned = False
         self.said: Dict[str, bool] = {}

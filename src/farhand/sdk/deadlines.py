@@ -107,8 +107,9 @@ class Hearing:
 
     @property
     def heard_at(self) -> float:
-        """The moment, on the monotonic clock."""
-        return max(self._frame.heard_at, self._frame.run.heard_at)
+        """The moment, on the monotonic clock. A job that is blocked has nothing to say."""
+        run = self._frame.run
+        return time.monotonic() if run.blocked else max(self._frame.heard_at, run.heard_at)
 
     def __enter__(self) -> Hearing:
         self._frame.heard_at = time.monotonic()

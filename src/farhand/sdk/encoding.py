@@ -23,6 +23,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+from farhand import errors
 from farhand.errors import NotSerializable, TaskFailed
 
 from .blobfiles import write_blob
@@ -238,6 +239,9 @@ def decode_error(body: Body) -> BaseException:
         if isinstance(error, BaseException):
             return error
     kind = body.get("type", "Exception")
+    ours = getattr(errors, kind, None) if body.get("module") == errors.__name__ else None
+    if not content and isinstance(ours, type) and issubclass(ours, errors.FarhandError):
+        return ours(str(body.get("message", "")))  # the server's own word, which it does not pickle
     return TaskFailed(f"{kind}: {body.get('message', '')}", traceback=body.get("traceback", ""))
 
 

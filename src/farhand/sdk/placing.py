@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Dict, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 from farhand.errors import Cancelled, NotSerializable
 
@@ -33,12 +33,12 @@ def _refuse_secrets(made: Call, args: Dict[str, Any]) -> None:
 class Placer:
     """The open placed calls of one job. An outcome may come twice, or before it is waited for."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, tell_blocked: Callable[[bool], None] = lambda _: None) -> None:
         self._run = run
         self._lock = threading.Lock()
         self._open: Dict[str, Tuple[Call, Future[Any]]] = {}
         self._early: Dict[str, Outcome] = {}
-        self._blocking = Blocking(run, lambda: bool(self._open))
+        self._blocking = Blocking(run, lambda: bool(self._open), tell_blocked)
         run.pool.waits = self._blocking
         run.on_cancel(self._cancel)
 

@@ -73,7 +73,7 @@ class Job:
         )
         self._retryable = True
         self._spoilt = False
-        self.placer = Placer(self._run)
+        self.placer = Placer(self._run, self._tell_blocked)
         self._run.place = self.placer.place
         self._root = Path(header["bundle_dir"])
         shared = header.get("shared_paths")
@@ -120,6 +120,10 @@ class Job:
             self.spool.write(events.line("result", result, digests))
         self.spool.close()
         return remain
+
+    def _tell_blocked(self, blocked: bool) -> None:
+        """The agent listens for silence as well."""
+        self._channel.send("blocked", blocked=blocked)
 
     # ------------------------------------------------------------ user code
 

@@ -33,7 +33,7 @@ from .tasks import outcome_body
 _ERRORS = {
     "cancelled": ("Cancelled", "the call was cancelled"),
     "timeout": ("TimedOut", "the call took longer than its timeout"),
-    "silence": ("TimedOut", "the call was silent for longer than its silence_timeout"),
+    "silence": ("SilentTooLong", "the call was silent for longer than its silence_timeout"),
     "unplaceable": ("Unplaceable", "no worker can ever take the call"),
     "worker_lost": ("WorkerLost", "worker went away mid-call"),
 }

@@ -78,6 +78,26 @@ async def test_a_report_moves_the_limit_of_silence(world: World, clock: Clock) -
     assert (await world.run_of(job)).reason == "silence"
 
 
+async def test_the_time_for_which_a_job_is_blocked_is_no_silence(world: World, clock: Clock) -> None:
+    member, _, job = await begun(world, silence_timeout_s=30.0)
+    await world.report(job, protocol.Blocked(2.0, 1), first=2)
+    clock.now += 30 + BEYOND_S + 1
+    beat(world, member)
+    await look(world)
+    assert (await world.job(job)).state == "running"
+    await world.report(job, protocol.Unblocked(2.0, 1), first=3)
+    clock.now += 30 + BEYOND_S + 1
+    await world.hand_over()
+    beat(world, member)
+    await look(world)
+    assert (await world.job(job)).blocked == ""
+    assert (await world.job(job)).state == "running", "nor that for which it waits for its slot"
+    clock.now += 30 + BEYOND_S + 1
+    beat(world, member)
+    await look(world)
+    assert (await world.run_of(job)).reason == "silence"
+
+
 async def test_a_worker_that_cannot_be_asked_is_left_to_its_lease(world: World, clock: Clock) -> None:
     member, link, job = await begun(world, timeout_s=1.0)
     clock.now += 1000

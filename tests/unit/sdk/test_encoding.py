@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farhand.errors import NotSerializable, TaskFailed
+from farhand.errors import NotSerializable, SilentTooLong, TaskFailed, Unplaceable
 from farhand.sdk.encoding import CannotDecode, decode, decode_error, encode, encode_error, summary_of
 from farhand.sdk.limits import INLINE_BYTES_MAX
 from farhand.sdk.references import ArtifactRef
@@ -160,3 +160,22 @@ def test_an_exception_that_cannot_be_pickled_or_shown_travels_all_the_same() -> 
 
 def test_endless_messages_are_cut() -> None:
     assert len(encode_error(ValueError("x" * 10**6))["message"]) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "kind"),
+    [
+        ("Unplaceable", "farhand.errors", Unplaceable),
+        ("SilentTooLong", "farhand.errors", SilentTooLong),
+        ("Unplaceable", "pipeline", TaskFailed),
+        ("Nothing", "farhand.errors", TaskFailed),
+        ("annotations", "farhand.errors", TaskFailed),
+        ("Cancelled", "farhand.errors", TaskFailed),
+    ],
+)
+def test_what_the_server_itself_says_of_a_call_comes_as_its_own_exception(
+    name: str, module: str, kind: type[Exception]
+) -> None:
+    back = decode_error({"type": name, "module": module, "message": "no machine", "traceback": ""})
+    assert type(back) is kind
+    assert str(back) == ("no machine" if kind is not TaskFailed else f"{name}: no machine")

@@ -76,6 +76,7 @@ class Attempt:
         self._retire = False
         self._left_in_order = False
         self._said_at = float("-inf")
+        self._blocked = False
         self._stop: Optional[_Stop] = None
         self._fate: Optional[str] = None
         self._bell: Optional[asyncio.TimerHandle] = None
@@ -89,6 +90,7 @@ class Attempt:
             "bell": self._on_bell,
             "done": self._on_done,
             "request": self._on_request,
+            "blocked": self._on_blocked,
         }
         self._wanted: Dict[str, Callable[[Dict[str, Any]], None]] = {"blob": self._fetch_blob}
 
@@ -296,7 +298,7 @@ class Attempt:
 
     async def _end_when_silent(self, limit_s: float) -> None:
         seen_bytes, silent_since = -1, self._loop.time()
-        while self._loop.time() - max(silent_since, self._said_at) <= limit_s:
+        while self._blocked or self._loop.time() - max(silent_since, self._said_at) <= limit_s:
             await asyncio.sleep(limit_s / _LOOKS_AT_SILENCE)
             written = self.reports.grow()
             if written != seen_bytes:
@@ -338,6 +340,11 @@ class Attempt:
         self._retire = bool(header.get("retire"))
         if not self._ended.done():
             self._ended.set_result(None)
+
+    def _on_blocked(self, header: Dict[str, Any]) -> None:
+        """Its engine waits for placed calls, or for its slot after that, and has nothing to say meanwhile."""
+        self._blocked = bool(header.get("blocked"))
+        self._said_at = self._loop.time()
 
     def _on_bell(self, header: Dict[str, Any]) -> None:
         urgent = bool(header.get("urgent"))
