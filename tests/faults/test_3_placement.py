@@ -25,8 +25,9 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 
 @pytest.mark.fault("3.28")
-def test_a_run_whose_calls_need_its_own_slot_gives_it_to_them(narrow: Deployment) -> None:
-    run = narrow.wait_for_run(narrow.start_run("in_its_own_slot", count=3), "completed")
+@pytest.mark.parametrize("flow", ["in_its_own_slot", "awaiting_in_its_own_slot"])
+def test_a_run_whose_calls_need_its_own_slot_gives_it_to_them(narrow: Deployment, flow: str) -> None:
+    run = narrow.wait_for_run(narrow.start_run(flow, count=3), "completed")
     assert run["result"] == 103
     assert len(narrow.attempts(run["id"])) == 1
 

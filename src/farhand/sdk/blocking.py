@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import events
 from .interrupts import Timer, watcher
@@ -34,7 +34,7 @@ class Blocking:
         self._tell = tell
         self._has_open = has_open
         self._lock = threading.Lock()
-        self._waiting: Set[int] = set()
+        self._waiting: Dict[int, int] = {}
         self._timer: Optional[Timer] = None
         self._idle_since = 0.0
         self._number = 0
@@ -42,10 +42,10 @@ class Blocking:
         self._held_back: List[Callable[[], None]] = []
         self._gates: List[Any] = []
 
-    def began(self) -> None:
-        """This thread waits for a call from now on."""
+    def began(self, beside: int = 0) -> None:
+        """This thread waits for a call from now on, and for so many others that work for it."""
         with self._lock:
-            self._waiting.add(threading.get_ident())
+            self._waiting[threading.get_ident()] = beside
             if not self._state and self._is_idle():
                 self._idle_since = time.monotonic()
                 if self._timer is None:
@@ -92,7 +92,7 @@ class Blocking:
     # ------------------------------------------------------------ inside
 
     def _leave(self) -> None:
-        self._waiting.discard(threading.get_ident())
+        self._waiting.pop(threading.get_ident(), None)
         self._unblock()
 
     def _look(self) -> None:
@@ -126,7 +126,10 @@ class Blocking:
     def _is_idle(self) -> bool:
         """Whether nothing goes on here: neither the body nor a call, and no call could begin."""
         threads = {self._run.main_thread, *self._run.pool.running}
-        return threads <= self._waiting and not self._run.pool.can_begin and self._has_open()
+        waiting = self._waiting.keys()
+        if not threads <= waiting or self._run.pool.can_begin or not self._has_open():
+            return False
+        return sum(self._waiting.values()) <= len(waiting - threads)
 
     def _report(self, kind: str) -> None:
         body = {"at": time.time(), "n": self._number}

@@ -1,8 +1,8 @@
 """The event loop of an ``async def`` body, which says when there is nothing that it could do.
 
 A loop waits when it sleeps in its selector with no timer, no socket or pipe of its own, and nothing on an
-executor: then only another thread can wake it, with the outcome of a call. That is to it what waiting for a
-call is to plain code, so its job can be blocked (see `blocking`).
+executor that does not wait itself: then only another thread can wake it, with the outcome of a call. That is
+to it what waiting for a call is to plain code, so its job can be blocked (see `blocking`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class _Selector(selectors.DefaultSelector):
 
     def select(self, timeout: Optional[float] = None) -> Events:
         """The files that are ready, after a wait for a slot if the job was blocked meanwhile."""
-        if timeout is not None or self.executing or len(self.get_map()) > _OWN_FILES:
+        if timeout is not None or len(self.get_map()) > _OWN_FILES:
             return super().select(timeout)
         waits = self._waits
         try:
-            waits.began()
+            waits.began(beside=self.executing)
             ready = super().select(timeout)
             if self._run.hurried or self._run.cancelled is not None:
                 self._run.hurried = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from pathlib import Path
@@ -22,6 +23,13 @@ def in_its_own_slot(count: int) -> int:
     """Wait for calls that need the very slot this runs in."""
     first = sum(beside.map(range(count)).result())
     return first + beside(100)
+
+
+@flow(runs_on="server")
+async def awaiting_in_its_own_slot(count: int) -> int:
+    """Await such calls."""
+    first = sum(await beside.map(range(count)))
+    return first + await asyncio.to_thread(beside, 100)
 
 
 @task(runs_on="box", gpus=1, cpus=2)
