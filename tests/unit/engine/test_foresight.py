@@ -39,7 +39,7 @@ async def a_parent_and_a_worker(world: World, slots: int = 1) -> tuple[Job, Fake
     await world.hand_over()
     parent = await world.started(await world.job(parent))
     _, link = await world.attach(a_hello("box", instance="i2", parallel=slots), labels=("gpu",))
-    world.wakeup._event.clear()
+    world.wakeup.is_set = False
     return parent, link
 
 
@@ -70,7 +70,7 @@ async def test_a_call_goes_behind_those_that_wait_like_it(world: World) -> None:
     parent, link = await a_parent_and_a_worker(world)
     await world.report(parent, a_call("a"), a_call("b"), first=2)
     world.fleet.member("box").parallel = 2
-    world.wakeup._event.clear()
+    world.wakeup.is_set = False
     await world.report(parent, a_call("c"), first=4)
     assert assigned(link) == ["a"]
     await world.hand_over()

@@ -169,8 +169,7 @@ class Attempt:
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = engine
-        # As if its first bell had rung: most jobs are done before it would be answered.
-        self._bell = self._loop.call_later(BELL_S, self._look)
+        self._expect_bell()
         engine.channel.send("job", armed=False, **self._job())
         if self._fate is not None:
             self._kill()
@@ -358,6 +357,10 @@ class Attempt:
             self._look()
         else:
             self._bell = self._loop.call_later(BELL_S, self._look)
+
+    def _expect_bell(self) -> None:
+        """As if the first bell had rung: most jobs are done before it would be answered."""
+        self._bell = self._loop.call_later(BELL_S, self._look)
 
     def _look(self) -> None:
         self._bell = None
