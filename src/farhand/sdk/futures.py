@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # a protocol takes longer to make than everything else here
     class Waits(Protocol):
         """Who is told when a thread waits for calls."""
 
-        def began(self) -> None:
-            """This thread waits from now on."""
+        def began(self, beside: int = 0) -> None:
+            """This thread waits from now on, and for so many others that work for it."""
 
         def ended(self) -> Optional[Any]:
             """It has what it waited for; a lock to pass before it goes on, if there is one."""

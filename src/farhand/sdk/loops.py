@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from typing import Any, Callable, Coroutine, List, Optional, Tuple, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Coroutine, List, Optional, Tuple, TypeVar
 
-from .context import Run
-from .futures import Waits
+if TYPE_CHECKING:
+    from .context import Run
+    from .futures import Waits
 
 T = TypeVar("T")
 Events = List[Tuple[selectors.SelectorKey, int]]
