@@ -4,12 +4,34 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.lab import postgresql
 
 # The tests start hundreds of interpreters: what they import is compiled once, as whatever pip installs is.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary() -> Iterator[Path]:
+    """A temporary directory for the tests and all they start, in which farhand leaves nothing."""
+    around, variable = tempfile.gettempdir(), os.environ.get("TMPDIR")
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", around)  # what tests make for themselves outlives them
+    with tempfile.TemporaryDirectory(prefix="fh-", ignore_cleanup_errors=True) as name:
+        Path(name).chmod(0o711)  # PostgreSQL passes through it as another user
+        tempfile.tempdir = os.environ["TMPDIR"] = name
+        yield Path(name)
+        postgresql.end()
+        left = sorted(path.name for path in Path(name).glob("farhand-*"))
+        tempfile.tempdir = around
+        os.environ.pop("TMPDIR")
+        os.environ.update({} if variable is None else {"TMPDIR": variable})
+    assert left == [], "left in the temporary directory"
 
 
 @pytest.fixture

@@ -167,12 +167,20 @@ def cluster() -> Iterator[Cluster]:
             running.stop()
 
 
+_started = ExitStack()
+"""The shared cluster, once it runs."""
+
+
 @cache
 def shared() -> Cluster:
     """The one cluster of this test session, started by the first test that needs it."""
-    stack = ExitStack()
-    atexit.register(_close_here, stack, os.getpid())
-    return stack.enter_context(cluster())
+    atexit.register(_close_here, _started, os.getpid())
+    return _started.enter_context(cluster())
+
+
+def end() -> None:
+    """End the shared cluster, if a test needed it. One process of many that test never comes to `atexit`."""
+    _started.close()
 
 
 def _close_here(stack: ExitStack, pid: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,7 +50,7 @@ ENDLESS = """
 import sys
 from tests.lab import postgresql
 with postgresql.cluster() as cluster:
-    print(cluster.pid, flush=True)
+    print(cluster.pid, cluster._directory, flush=True)
     sys.stdin.read()
 """
 
@@ -60,6 +61,8 @@ def test_a_cluster_ends_with_a_session_that_is_killed() -> None:
         [sys.executable, "-c", ENDLESS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as session:
         assert session.stdout is not None
-        server = psutil.Process(int(session.stdout.readline()))
+        pid, directory = session.stdout.readline().split()
+        server = psutil.Process(int(pid))
         session.kill()
     server.wait(20)
+    shutil.rmtree(directory)
