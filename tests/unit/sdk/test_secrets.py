@@ -10,7 +10,7 @@ import pytest
 
 from farhand import flow, get_logger, secret, task, variable
 from farhand.errors import Forbidden, NotFound, NotSerializable
-from farhand.sdk.inspection import _described
+from farhand.sdk.inspection import described
 from farhand.sdk.secrets import LineMask
 from farhand.sdk.steps import declared_by
 from farhand_worker.masking import MASK, Masker
@@ -59,7 +59,7 @@ def far_away() -> int:
 
 def test_a_flow_declares_what_its_code_names_however_far_away() -> None:
     assert declared_by(far_away) == ["db", "other"]
-    assert _described(far_away, "f.py")["settings"]["secrets"] == ["db", "other"]
+    assert described(far_away, "f.py")["settings"]["secrets"] == ["db", "other"]
     assert far_away() == len(VALUE)
 
 
