@@ -180,9 +180,13 @@ class Deployment:
         assert self.server.process is not None
         assert self.server.process.poll() is None, f"the server ended: {self.server.text()[-3000:]}"
         try:
-            return httpx2.get(f"{self.url}/readyz", timeout=2, **PLAIN).status_code == 200
+            return httpx2.get(f"{self.url}/readyz", timeout=2, **self._plain).status_code == 200
         except httpx2.HTTPError:
             return False
+
+    @property
+    def _plain(self) -> dict[str, Any]:
+        return PLAIN if self.url.startswith("http:") else {}
 
     def restart(self) -> None:
         """Start a killed server again."""
@@ -279,7 +283,9 @@ class Deployment:
         if self._client is None:
             token = (self.home / "admin-token").read_text().strip()
             headers = {"Authorization": f"Bearer {token}"}
-            self._client = httpx2.Client(base_url=f"{self.url}/api/v1", headers=headers, timeout=10, **PLAIN)
+            self._client = httpx2.Client(
+                base_url=f"{self.url}/api/v1", headers=headers, timeout=10, **self._plain
+            )
         return self._client
 
     def get(self, path: str, **query: Any) -> Any:

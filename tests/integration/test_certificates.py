@@ -2,48 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.harness.certificates import Authority
 from tests.harness.deployment import Deployment
 from tests.harness.waiting import eventually
-
-
-class Authority:
-    """Signs certificates for 127.0.0.1; its own is in ``file``."""
-
-    def __init__(self, directory: Path) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the authority")])
-        self.file = directory / "authority.pem"
-        own = self._draft(self._name, self._key).add_extension(x509.BasicConstraints(True, 0), critical=True)
-        self.file.write_bytes(own.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
-
-    def sign(self, certificate: Path, key_file: Path) -> None:
-        """Write a new certificate and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-        names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-        made = self._draft(subject, key).add_extension(names, critical=False).sign(self._key, hashes.SHA256())
-        certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-        plain, pem = serialization.NoEncryption(), serialization.Encoding.PEM
-        key_file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-
-    def _draft(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
-        return x509.CertificateBuilder(
-            self._name, subject, key.public_key(), x509.random_serial_number(), now - day, now + day
-        )
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import re
 import shutil
@@ -10,11 +9,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from tests.harness.certificates import self_signed
 from tests.harness.waiting import eventually
 
 PAGE = Path(__file__).parents[2] / "docs" / "proxy.md"
@@ -52,16 +47,15 @@ class Nginx:
         self.directory = directory
         self.port = port
         self.url = f"https://{NAME}:{port}/farhand"
-        self.certificate = directory / "certificate.pem"
         self._process: subprocess.Popen[bytes] | None = None
         directory.mkdir()
-        _certify(self.certificate, directory / "certificate.key")
+        self.certificate, key, _ = self_signed(directory, NAME)
         block = documented_block()
         for documented, here in (
             ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
             ("server_name flows.example.org", f"server_name {NAME}"),
             ("/etc/ssl/flows.example.org.pem", str(self.certificate)),
-            ("/etc/ssl/private/flows.example.org.key", str(directory / "certificate.key")),
+            ("/etc/ssl/private/flows.example.org.key", str(key)),
             ("127.0.0.1:8420", f"127.0.0.1:{upstream}"),
         ):
             assert block.count(documented) == 1, f"the documented block has no {documented!r}"
@@ -94,27 +88,3 @@ class Nginx:
         assert self._process.poll() is None, (self.directory / "error.log").read_text()
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-
-def _certify(certificate: Path, key: Path) -> None:
-    private = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(private, hashes.SHA256())
-    )
-    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    key.write_bytes(
-        private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )

@@ -10,11 +10,11 @@ from farhand import config
 from farhand.errors import Usage
 from farhand.server import public_url
 from farhand.tls import read_certificate
-from tests.unit.worker.conftest import write_certificate
+from tests.harness.certificates import self_signed
 
 
 def test_a_certificate_with_its_key_is_known_by_its_pin(tmp_path: Path) -> None:
-    certificate, key, pin = write_certificate(tmp_path)
+    certificate, key, pin = self_signed(tmp_path)
     found = read_certificate(certificate, key)
     assert found is not None
     assert (found.certificate, found.key, found.pin) == (certificate, key, pin)
@@ -22,8 +22,8 @@ def test_a_certificate_with_its_key_is_known_by_its_pin(tmp_path: Path) -> None:
 
 
 def test_what_is_no_certificate_with_its_key_is_refused_by_the_options_name(tmp_path: Path) -> None:
-    certificate, key, _ = write_certificate(tmp_path)
-    _, other, _ = write_certificate(tmp_path, "other")
+    certificate, key, _ = self_signed(tmp_path)
+    _, other, _ = self_signed(tmp_path, "other")
     for given, words in (
         ((certificate, None), "--tls-cert and --tls-key belong together"),
         ((certificate, tmp_path / "nowhere"), "cannot be read"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import http.server
 import json
 import ssl
@@ -12,38 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from farhand_worker.address import Address
-from farhand_worker.trust import pin_of_certificate
-
-
-def write_certificate(directory: Path, name: str = "flows.example.org") -> tuple[Path, Path, str]:
-    """A certificate of that name and its key, in files, and its pin."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    paths = directory / f"{name}.pem", directory / f"{name}.key"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    return *paths, pin_of_certificate(certificate.public_bytes(serialization.Encoding.DER))
+from tests.harness.certificates import self_signed
 
 
 @dataclass
@@ -59,7 +29,7 @@ class TlsServer:
 
 @pytest.fixture
 def tls_server(tmp_path: Path) -> Iterator[TlsServer]:
-    certificate, key, pin = write_certificate(tmp_path)
+    certificate, key, pin = self_signed(tmp_path)
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
