@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.conftest import Begin
 from tests.integration.fake_agent import FakeAgent
-from tests.integration.test_engine import Begin, begin, runtime  # noqa: F401 - fixtures
 
 CHAINS = """
 import asyncio
@@ -46,7 +46,7 @@ async def main(n: int = 6):
 
 @pytest.mark.fault("2.14")
 def test_chains_under_gather_that_are_killed_in_the_middle_run_only_what_is_left(
-    begin: Begin,  # noqa: F811
+    begin: Begin,
     tmp_path: Path,
 ) -> None:
     witness = tmp_path / "witness"
@@ -70,7 +70,7 @@ def test_chains_under_gather_that_are_killed_in_the_middle_run_only_what_is_left
     assert len(second.events("checkpoint")) == 2
 
 
-def test_cancel_ends_an_async_flow_where_it_awaits(begin: Begin) -> None:  # noqa: F811
+def test_cancel_ends_an_async_flow_where_it_awaits(begin: Begin) -> None:
     agent = begin(
         "import asyncio\n"
         "@task\nasync def wait():\n"
@@ -89,7 +89,7 @@ def test_cancel_ends_an_async_flow_where_it_awaits(begin: Begin) -> None:  # noq
     assert agent.run("pipeline:main", timeout_s=0.2)["reason"] == "timeout"
 
 
-def test_a_blocked_loop_is_interrupted_by_the_second_cancel(begin: Begin) -> None:  # noqa: F811
+def test_a_blocked_loop_is_interrupted_by_the_second_cancel(begin: Begin) -> None:
     agent = begin("@flow\nasync def main():\n    print('on')\n    time.sleep(60)\n")
     agent.start("pipeline:main")
     agent.until_event("log")
@@ -99,13 +99,13 @@ def test_a_blocked_loop_is_interrupted_by_the_second_cancel(begin: Begin) -> Non
     assert agent.result()["state"] == "cancelled"
 
 
-def test_the_timeout_of_an_async_flow_strikes_a_blocked_loop(begin: Begin) -> None:  # noqa: F811
+def test_the_timeout_of_an_async_flow_strikes_a_blocked_loop(begin: Begin) -> None:
     agent = begin("@flow\nasync def main():\n    time.sleep(60)\n")
     result = agent.run("pipeline:main", timeout_s=0.1)
     assert (result["state"], result["reason"]) == ("failed", "timeout")
 
 
-def test_a_placed_coroutine_is_awaited_there_and_here(begin: Begin) -> None:  # noqa: F811
+def test_a_placed_coroutine_is_awaited_there_and_here(begin: Begin) -> None:
     text = (
         "import asyncio\n"
         "@task(device='gpu')\nasync def fit(x):\n    await asyncio.sleep(0)\n    return x + 1\n"
@@ -136,7 +136,7 @@ FIT = "import asyncio\n@task(device='gpu')\nasync def fit(x): ...\n"
 )
 @pytest.mark.parametrize("limits", [{}, {"timeout_s": 60.0, "settings": {"silence_timeout_s": 60.0}}])
 def test_an_async_body_that_waits_for_placed_calls_alone_is_blocked(
-    begin: Begin,  # noqa: F811
+    begin: Begin,
     waits: str,
     limits: dict[str, Any],
 ) -> None:
@@ -154,7 +154,7 @@ def test_an_async_body_that_waits_for_placed_calls_alone_is_blocked(
     "own",
     ["asyncio.sleep(0.2)", "asyncio.get_running_loop().run_in_executor(None, time.sleep, 0.2)"],
 )
-def test_an_async_body_that_has_more_to_do_keeps_its_slot(begin: Begin, own: str) -> None:  # noqa: F811
+def test_an_async_body_that_has_more_to_do_keeps_its_slot(begin: Begin, own: str) -> None:
     body = "async def main():\n    placed = asyncio.ensure_future(fit(1))\n"
     agent: FakeAgent = begin(
         FIT + f"@flow\n{body}    await {own}\n    print('on')\n    return await placed\n"
@@ -169,7 +169,7 @@ def test_an_async_body_that_has_more_to_do_keeps_its_slot(begin: Begin, own: str
     assert agent.value() == 7
 
 
-def test_a_blocked_async_body_that_is_cancelled_does_not_wait_for_its_slot(begin: Begin) -> None:  # noqa: F811
+def test_a_blocked_async_body_that_is_cancelled_does_not_wait_for_its_slot(begin: Begin) -> None:
     agent: FakeAgent = begin(FIT + "@flow\nasync def main(): return await fit(1)\n")
     agent.let_go_on = lambda: None  # type: ignore[method-assign]
     agent.start("pipeline:main")
@@ -179,7 +179,7 @@ def test_a_blocked_async_body_that_is_cancelled_does_not_wait_for_its_slot(begin
     assert agent.result()["state"] == "cancelled"
 
 
-def test_a_blocked_async_body_whose_time_is_up_does_not_wait_for_its_slot(begin: Begin) -> None:  # noqa: F811
+def test_a_blocked_async_body_whose_time_is_up_does_not_wait_for_its_slot(begin: Begin) -> None:
     agent: FakeAgent = begin(FIT + "@flow\nasync def main(): return await fit(1)\n")
     agent.let_go_on = lambda: None  # type: ignore[method-assign]
     result = agent.run("pipeline:main", timeout_s=0.3)
@@ -188,7 +188,7 @@ def test_a_blocked_async_body_whose_time_is_up_does_not_wait_for_its_slot(begin:
 
 
 @pytest.mark.parametrize("body", ["async def main(): return await fit(1)", "def main(): return fit(1)"])
-def test_the_time_for_which_a_job_is_blocked_is_no_silence(begin: Begin, body: str) -> None:  # noqa: F811
+def test_the_time_for_which_a_job_is_blocked_is_no_silence(begin: Begin, body: str) -> None:
     text = FIT if body.startswith("async") else FIT.replace("async def", "def")
     agent: FakeAgent = begin(text + f"@flow\n{body}\n")
     agent.start("pipeline:main", settings={"silence_timeout_s": 0.2})

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.harness.waiting import eventually
-from tests.integration.test_engine import Begin, begin, runtime  # noqa: F401 - fixtures
+from tests.integration.conftest import Begin
 
 WORK = """
 import signal
@@ -32,7 +32,7 @@ def work(how, retries=0):
 """
 
 
-def test_a_process_task_runs_in_a_child_and_reports_through_the_engine(begin: Begin) -> None:  # noqa: F811
+def test_a_process_task_runs_in_a_child_and_reports_through_the_engine(begin: Begin) -> None:
     agent = begin(
         WORK + "@flow\ndef main(): return [work('a') != os.getpid(), *work.map(['b', 'c']).result()]\n"
     )
@@ -56,7 +56,7 @@ def test_a_process_task_runs_in_a_child_and_reports_through_the_engine(begin: Be
     ],
 )
 def test_a_child_that_dies_is_a_failure_of_its_call_and_the_flow_goes_on(
-    begin: Begin,  # noqa: F811
+    begin: Begin,
     how: str,
     said: str,
 ) -> None:
@@ -71,7 +71,7 @@ def test_a_child_that_dies_is_a_failure_of_its_call_and_the_flow_goes_on(
     assert agent.value().startswith(said)
 
 
-def test_a_timeout_and_a_cancel_kill_the_child(begin: Begin) -> None:  # noqa: F811
+def test_a_timeout_and_a_cancel_kill_the_child(begin: Begin) -> None:
     agent = begin(
         WORK + "@task(process=True, timeout=0.6, retries=1)\n"
         "def slow(): print('pid', os.getpid()); time.sleep(60)\n"
@@ -99,7 +99,7 @@ def test_a_timeout_and_a_cancel_kill_the_child(begin: Begin) -> None:  # noqa: F
     assert not psutil.pid_exists(child)
 
 
-def test_the_child_of_an_engine_that_is_killed_dies_with_it(begin: Begin) -> None:  # noqa: F811
+def test_the_child_of_an_engine_that_is_killed_dies_with_it(begin: Begin) -> None:
     agent = begin(WORK + "@flow\ndef main(): work('stuck')\n")
     agent.start("pipeline:main")
     child = eventually(
@@ -112,7 +112,7 @@ def test_the_child_of_an_engine_that_is_killed_dies_with_it(begin: Begin) -> Non
     )
 
 
-def test_a_durable_call_waits_until_its_outcome_is_acknowledged(begin: Begin) -> None:  # noqa: F811
+def test_a_durable_call_waits_until_its_outcome_is_acknowledged(begin: Begin) -> None:
     agent = begin(
         "@task(durable=True)\ndef pay(): return 1\n@flow\ndef main():\n    pay()\n    print('paid')\n"
     )
@@ -131,7 +131,7 @@ def test_a_durable_call_waits_until_its_outcome_is_acknowledged(begin: Begin) ->
     assert agent.texts() == ["paid"]
 
 
-def test_a_durable_call_can_be_cancelled_while_it_waits(begin: Begin) -> None:  # noqa: F811
+def test_a_durable_call_can_be_cancelled_while_it_waits(begin: Begin) -> None:
     agent = begin("@task(durable=True)\ndef pay(): return 1\n@flow\ndef main(): pay()\n")
     agent.start("pipeline:main")
     while not (agent.receive() or {}).get("ack"):
@@ -142,7 +142,7 @@ def test_a_durable_call_can_be_cancelled_while_it_waits(begin: Begin) -> None:  
     assert agent.result()["state"] == "cancelled"
 
 
-def test_a_run_is_named_by_its_parameters(begin: Begin) -> None:  # noqa: F811
+def test_a_run_is_named_by_its_parameters(begin: Begin) -> None:
     agent = begin(
         "from datetime import date\n@flow(run_name='{city} of {day:%d %B}')\n"
         "def main(city, day: date): pass\n"

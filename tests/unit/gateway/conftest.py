@@ -1,4 +1,4 @@
-"""A real store under the gateway."""
+"""A real store under the gateway, and a gateway whose websockets are in memory."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from pathlib import Path
 import pytest
 
 from farhand.store import Store
-from tests.unit.engine.world import a_store
+from tests.unit.engine.world import World, a_store
+from tests.unit.gateway.gateways import Gateway, a_gateway
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Store]:
     async with a_store(tmp_path) as store:
         yield store
+
+
+@pytest.fixture
+async def world(store: Store) -> World:
+    return World(store)
+
+
+@pytest.fixture
+async def gateway(world: World) -> AsyncIterator[Gateway]:
+    async with a_gateway(world) as gateway:
+        yield gateway
