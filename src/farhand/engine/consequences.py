@@ -52,7 +52,9 @@ class Consequences:
     def follow(self, changes: Changes) -> None:
         """Act on one commit's changes."""
         now = self._queue.steady.now()
+        news = bool(changes.enqueued or changes.dequeued or changes.blocked)
         for job_id, lease, _ in changes.released:
+            news |= self._fleet.is_news(job_id, lease)
             self._fleet.release(job_id, lease)
             self._queue.relane(job_id, now)
         for job_id in changes.dequeued:
@@ -67,7 +69,7 @@ class Consequences:
             self._fleet.send_to_holder(job.id, partial(protocol.Cancel, job.id))
         for ended in changes.outcomes:
             self._fleet.send_to_holder(ended.parent_job, partial(_outcome, ended))
-        if changes.enqueued or changes.released or changes.dequeued or changes.blocked:
+        if news:
             self._wakeup.set()
         for run in changes.runs:
             self._bus.publish(Notice("run", run.id, run))

@@ -328,6 +328,16 @@ class Fleet:
         else:
             self._blocked.discard(member)
 
+    def is_news(self, job_id: str, lease: int) -> bool:
+        """Whether the end of a lease lets anybody go on: what it took was given away when it was reported.
+
+        A limit of its flow counts until the end is recorded.
+        """
+        held = self._holders.get(job_id)
+        if held is None or held[1].lease != lease or lease not in held[0].parting:
+            return True
+        return held[1].job.settings.max_concurrent is not None
+
     def release(self, job_id: str, lease: int) -> Member | None:
         """Forget a lease that ended; returns who held it."""
         held = self._holders.get(job_id)

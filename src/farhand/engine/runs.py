@@ -6,6 +6,7 @@ import json
 import math
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from ..model import (
     TaskRun,
 )
 from ..sdk import parameters
-from ..sdk.ids import first_id, new_id
+from ..sdk.ids import Random, first_id, new_id
 from ..store import Store
 from ..store.nested import Part
 from ..store.runs import Wanted
@@ -40,6 +41,7 @@ from .masking import Masker
 from .queue import Queue
 
 _IDEMPOTENCY_KEY_MAX = 200
+_canonical = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _HELD = ("starting", "running", "cancelling")
 
 
@@ -67,6 +69,7 @@ class Runs:
         dispatcher: Dispatcher | None = None,
     ) -> None:
         self._dispatcher = dispatcher
+        self._random = Random()
         self._store = store
         self._queue = queue
         self._fleet = fleet
@@ -147,7 +150,8 @@ class Runs:
     async def _make(self, flow: Flow, params: dict[str, Any], idempotency_key: str | None) -> tuple[Run, Job]:
         """A run and its job, with the amounts of the flow's flavor as it is now."""
         ask = await self._store.flavors.resolve(flow.ask)
-        return _make(replace(flow, ask=ask), params, idempotency_key, time.time())
+        asking = flow if ask is flow.ask else replace(flow, ask=ask)
+        return _make(asking, params, idempotency_key, time.time(), self._random)
 
     async def _create(self, run: Run, job: Job, seed: Seed | None = None, told: Told | None = None) -> Run:
         if seed is None and run.idempotency_key is None and self._dispatcher is not None:
@@ -328,10 +332,16 @@ def check_key(idempotency_key: str | None) -> None:
         raise Usage(f"an idempotency key has 1 to {_IDEMPOTENCY_KEY_MAX} characters")
 
 
-def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: float) -> tuple[Run, Job]:
-    text = json.dumps(params, separators=(",", ":"), sort_keys=True)
+def _make(
+    flow: Flow,
+    params: dict[str, Any],
+    idempotency_key: str | None,
+    now: float,
+    random: Callable[[int], bytes],
+) -> tuple[Run, Job]:
+    text = _canonical(params)
     run = Run(
-        id=new_id(now),
+        id=new_id(now, random),
         flow=flow.name,
         state="queued",
         reason="",
@@ -344,7 +354,7 @@ def _make(flow: Flow, params: dict[str, Any], idempotency_key: str | None, now: 
         idempotency_key=idempotency_key,
     )
     job = Job(
-        id=new_id(now),
+        id=new_id(now, random),
         run=run.id,
         kind="run",
         state="queued",

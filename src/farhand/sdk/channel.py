@@ -17,6 +17,7 @@ from typing import Any, Callable, Dict, Optional
 
 from farhand.errors import Conflict, FarhandError, Forbidden, NotFound
 
+from .events import dumps
 from .forks import on_fork
 from .interrupts import uninterrupted
 
@@ -56,7 +57,7 @@ class Channel:
     @uninterrupted
     def send(self, kind: str, /, **fields: Any) -> None:
         """Send one frame."""
-        header = json.dumps({"type": kind, **fields}, separators=(",", ":")).encode("ascii")
+        header = dumps({"type": kind, **fields}).encode("ascii")
         frame = _LENGTH.pack(len(header)) + header
         with self._writing:
             while frame:

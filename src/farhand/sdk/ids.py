@@ -11,6 +11,7 @@ _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
 """Two characters for every 10 bits."""
 
 _RANDOM_BYTES = 10
+_AT_ONCE_BYTES = 2000
 _LENGTH = 26
 
 
@@ -19,6 +20,20 @@ def new_id(now: Optional[float] = None, random: Callable[[int], bytes] = os.uran
     moment_ms = int((time.time() if now is None else now) * 1000)
     number = (moment_ms << 8 * _RANDOM_BYTES) | int.from_bytes(random(_RANDOM_BYTES), "big")
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+class Random:
+    """Random bytes, asked of the system a few kilobytes at a time. Not for a process that forks."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+
+    def __call__(self, count: int) -> bytes:
+        """The next ones; none is given out twice."""
+        if len(self._bytes) < count:
+            self._bytes = os.urandom(_AT_ONCE_BYTES)
+        taken, self._bytes = self._bytes[:count], self._bytes[count:]
+        return taken
 
 
 def is_id(text: str) -> bool:

@@ -81,9 +81,12 @@ class LineStream(io.TextIOBase):
                 known = self._pieces.pop(thread, None)
                 self._log(frame, "" if known is None else known[1])
                 return
-            if thread not in self._pieces and len(text) <= LINE_CHARS_MAX and "\n" not in text:
-                self._pieces[thread] = (frame, text)
-                return
+            if "\n" not in text:
+                known = self._pieces.get(thread)
+                more = text if known is None else known[1] + text
+                if len(more) <= LINE_CHARS_MAX:
+                    self._pieces[thread] = (frame, more)
+                    return
         self._record_pieces(frame, thread, text)
 
     def _record_pieces(self, frame: Frame, thread: int, text: str) -> None:

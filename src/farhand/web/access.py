@@ -169,6 +169,7 @@ class Invited(Requirement):
 
 def remember(request: Request, identity: Identity) -> None:
     """Leave word for the audit log of who asks, and which route answers."""
-    request.state.identity = identity
-    request.state.route = getattr(request.scope.get("endpoint"), "__name__", "")
-    request.state.subject = "/".join(map(str, request.path_params.values()))
+    state = request.state
+    state.identity = identity
+    state.route = getattr(request.scope.get("endpoint"), "__name__", "")
+    state.subject = "/".join(map(str, request.path_params.values()))

@@ -72,8 +72,8 @@ def told(request: Request, status: int) -> Told:
     services: Services = request.app.state.services
     state = request.state
     entry = services.audit.entry(state.identity, _address(request), state.route, state.subject, status)
-    request.state.told = Told(entry)
-    return request.state.told
+    state.told = found = Told(entry)
+    return found
 
 
 async def record(request: Request, who: Identity, action: str, **details: Any) -> None:
@@ -83,13 +83,14 @@ async def record(request: Request, who: Identity, action: str, **details: Any) -
 
 
 async def _record(request: Request, status: int, headers: Headers) -> None:
-    who: Identity | None = getattr(request.state, "identity", None)
-    noted: dict[str, Any] = dict(request.state.noted)
-    stored: Told | None = getattr(request.state, "told", None)
-    if who is None or request.state.route in UNRECORDED or (stored is not None and stored.written):
+    state = request.state
+    who: Identity | None = getattr(state, "identity", None)
+    stored: Told | None = getattr(state, "told", None)
+    if who is None or state.route in UNRECORDED or (stored is not None and stored.written):
         return
-    action = noted.pop("action", request.state.route)
-    subject = noted.pop("subject", request.state.subject)
+    noted: dict[str, Any] = dict(state.noted)
+    action = noted.pop("action", state.route)
+    subject = noted.pop("subject", state.subject)
     if status in (201, 202) and "location" in headers:
         noted["made"] = headers["location"].rpartition("/")[2]
     services: Services = request.app.state.services

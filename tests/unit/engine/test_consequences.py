@@ -9,6 +9,7 @@ from farhand.engine.consequences import Consequences
 from farhand.engine.fleet import Fleet, Member
 from farhand.engine.queue import Queue
 from farhand.engine.service import Wakeup
+from farhand.model import JobSettings
 from farhand.store.changes import Changes, PlacedOutcome
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_job, a_run
@@ -98,4 +99,20 @@ async def test_a_start_behind_another_that_waits_wakes_nobody(world: Small) -> N
     assert len(world.queue) == 2
     world.queue.counted = frozenset({lane for _, lane in world.queue.lanes()})
     world.consequences.expect_start(a_job("j4", run="r4"))
+    assert world.awake
+
+
+async def test_an_end_whose_slot_was_given_away_when_it_was_reported_wakes_nobody(world: Small) -> None:
+    world.box.part_with(7)
+    world.consequences.follow(Changes(released=(("j1", 7, "box"),)))
+    assert not world.awake
+    assert world.box.busy == 0
+
+
+async def test_the_end_of_a_run_whose_flow_has_a_limit_lets_another_go_on_once_it_is_recorded(
+    world: Small,
+) -> None:
+    world.fleet.hold(world.box, a_job("j2", settings=JobSettings(max_concurrent=1)), 8)
+    world.box.part_with(8)
+    world.consequences.follow(Changes(released=(("j2", 8, "box"),)))
     assert world.awake

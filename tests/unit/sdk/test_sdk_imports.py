@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from farhand.sdk import limits
-from farhand.sdk.ids import new_id
+from farhand.sdk.ids import Random, new_id
 from farhand_worker import protocol
 
 PROGRAM = """
@@ -57,3 +57,10 @@ def test_ids_sort_by_time_and_have_26_characters() -> None:
     assert all(identity.isalnum() and identity == identity.lower() for identity in ids)
     assert new_id(1.0, lambda n: b"\0" * n) == new_id(1.0, lambda n: b"\0" * n)
     assert len({new_id() for _ in range(1000)}) == 1000
+
+
+def test_random_bytes_that_are_asked_for_many_at_a_time_are_given_out_once() -> None:
+    random = Random()
+    given = [random(10) for _ in range(1000)]
+    assert {len(each) for each in given} == {10}
+    assert len(set(given)) == 1000

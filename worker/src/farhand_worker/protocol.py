@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Dict, List, Optional, Type
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Type
 
 VERSION = 1
 """The version this code speaks best."""
@@ -677,9 +677,8 @@ FINAL = frozenset({Result.kind, Exit.kind})
 # ---------------------------------------------------------------- codec
 
 
-def dumps(value: Any) -> str:
-    """Compact JSON text, ASCII only, so that lone surrogates survive as escapes."""
-    return json.dumps(value, separators=(",", ":"))
+dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
+"""Compact JSON text, ASCII only, so that lone surrogates survive as escapes."""
 
 
 def encode(message: Any) -> str:
