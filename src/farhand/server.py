@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -40,6 +41,8 @@ from .errors import Usage
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
 from .gathering import GatheringProtocol
+from .provision.carrier import Home
+from .provision.certificate import ensure
 from .provision.provisioning import Provisioning
 from .store import Store
 from .tls import Certificate, read_certificate
@@ -126,7 +129,14 @@ class Server:
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port, certificate)
         watcher = Watcher(services.projects, config.root, config.inspect_s) if config.root else None
-        provisioning = Provisioning(services.machines, config.root or config.home, settings.url, settings.pin)
+        provisioning = Provisioning(
+            services.machines,
+            config.root or config.home,
+            settings.url,
+            settings.pin,
+            lambda: self._behind_relays(settings, certificate, store.meta.incarnation()),
+            forget=services.operations.forget,
+        )
         try:
             await services.start()
             local.start()
@@ -204,6 +214,17 @@ class Server:
             url=public_url(config, port, certificate),
             pin=certificate.pin if certificate else "",
         )
+
+    def _behind_relays(self, settings: WebSettings, certificate: Certificate | None, store: str) -> Home:
+        """How workers that come by ssh find this server; it goes by the names of their relays then."""
+        config = self._config
+        tls, pin = (None, certificate.pin) if certificate else ensure(config.home)
+
+        def admit(url: str) -> None:
+            settings.relay_hosts.add(urlsplit(url).hostname or "")
+
+        host = dialled(config.host).strip("[]")
+        return Home(host, settings.port, config.base_path, store[:8], pin, tls, admit)
 
     def _local_worker(self, services: Services, port: int, certificate: Certificate | None) -> LocalWorker:
         config = self._config

@@ -9,8 +9,10 @@ import secrets
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from tests.harness.waiting import eventually
 from tests.optional import need
@@ -22,7 +24,7 @@ _DAEMONS = 4
 
 _CONF = """\
 ClusterName=lab
-SlurmctldHost={host}(127.0.0.1)
+SlurmctldHost={host}({controller})
 SlurmUser={user}
 SlurmdUser={user}
 SlurmctldPort={ports[0]}
@@ -55,17 +57,29 @@ SlurmdTimeout=10
 MailProg=/bin/true
 GresTypes=gpu
 SlurmdParameters=config_overrides
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=32000 Gres=gpu:a100:4
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=4 RealMemory=16000
+NodeName=n1 NodeHostname={host} NodeAddr={node} Port={ports[1]} CPUs=8 RealMemory=32000 Gres=gpu:a100:4
+NodeName=n2 NodeHostname={host} NodeAddr={node} Port={ports[2]} CPUs=4 RealMemory=16000
 PartitionName=gpu DefMemPerCPU=500 Nodes=n1 MaxTime=60 State=UP
 PartitionName=main DefMemPerCPU=500 Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 """
 
 
 class Slurm:
-    """The daemons. ``environment`` is what Slurm's commands need to find them."""
+    """The daemons. ``environment`` is what Slurm's commands need to find them.
 
-    def __init__(self, directory: Path) -> None:
+    ``place`` is entered to start a daemon, or a command, on the machine of the ``controller`` or of the
+    ``node``, which have these addresses.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        controller: str = "127.0.0.1",
+        node: str = "127.0.0.1",
+        place: Callable[[str], AbstractContextManager[None]] = lambda _: contextlib.nullcontext(),
+    ) -> None:
+        self._addresses = {"controller": controller, "node": node}
+        self._place = place
         self.directory = directory
         self.environment = {"SLURM_CONF": str(directory / "slurm.conf")}
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
@@ -76,7 +90,7 @@ class Slurm:
             (self.directory / name).mkdir(parents=True)
         ports = _free_ports(3)
         host, user = socket.gethostname().partition(".")[0], getpass.getuser()
-        conf = _CONF.format(directory=self.directory, ports=ports, host=host, user=user)
+        conf = _CONF.format(directory=self.directory, ports=ports, host=host, user=user, **self._addresses)
         (self.directory / "slurm.conf").write_text(conf)
         gpus = "".join(f"NodeName=n1 Name=gpu Type=a100 File=/dev/{name}\n" for name in _FAKE_GPUS)
         (self.directory / "gres.conf").write_text(gpus)
@@ -124,15 +138,16 @@ class Slurm:
 
     def ask(self, *words: str, text: str = "") -> str:
         """What one of Slurm's commands prints; empty when it fails."""
-        done = subprocess.run(
-            words,
-            env={**os.environ, **self.environment},
-            input=text,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            cwd=self.directory,
-        )
+        with self._place("controller"):
+            done = subprocess.run(
+                words,
+                env={**os.environ, **self.environment},
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=20,
+                cwd=self.directory,
+            )
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def jobs(self, *states: str) -> list[tuple[str, str, str]]:
@@ -143,7 +158,8 @@ class Slurm:
     def _run(self, program: str, *words: str, name: str = "") -> None:
         path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin") or program
         clean = {key: value for key, value in os.environ.items() if key != "WITNESS_MARK"}
-        with (self.directory / f"{name or program}.output").open("ab") as output:
+        place = self._place("node" if program == "slurmd" else "controller")
+        with place, (self.directory / f"{name or program}.output").open("ab") as output:
             self._daemons[name or program] = subprocess.Popen(
                 [path, *words],
                 env={**clean, **self.environment},
@@ -161,11 +177,11 @@ def _free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def cluster(directory: Path) -> Iterator[Slurm]:
+def cluster(directory: Path, **where: Any) -> Iterator[Slurm]:
     """A running Slurm, ended at the end whatever happened. Skips the test where there is none."""
     need("Slurm")
     directory.mkdir(parents=True, exist_ok=True)
-    slurm = Slurm(directory)
+    slurm = Slurm(directory, **where)
     try:
         slurm.start()
         yield slurm

@@ -16,7 +16,7 @@ from tests.optional import need
 
 _CONFIG = """\
 Port {port}
-ListenAddress 127.0.0.1
+ListenAddress {address}
 HostKey {directory}/host
 PidFile none
 AuthorizedKeysFile {directory}/id.pub
@@ -32,11 +32,12 @@ PrintMotd no
 class Sshd:
     """The daemon. ``login``, ``key`` and ``options`` are how one gets in."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, environment: Mapping[str, str], address: str = "127.0.0.1") -> None:
+        self._address = address
         self.directory = directory
         self.port = free_port()
         self.key = directory / "id"
-        self.login = f"{getpass.getuser()}@127.0.0.1"
+        self.login = f"{getpass.getuser()}@{address}"
         self.options = [f"Port={self.port}", f"UserKnownHostsFile={directory}/known_hosts"]
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,8 +48,8 @@ class Sshd:
             words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.directory / name)]
             subprocess.run(words, check=True, timeout=20)
         public = " ".join((self.directory / "host.pub").read_text().split()[:2])
-        (self.directory / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {public}\n")
-        config = _CONFIG.format(port=self.port, directory=self.directory)
+        (self.directory / "known_hosts").write_text(f"[{self._address}]:{self.port} {public}\n")
+        config = _CONFIG.format(port=self.port, directory=self.directory, address=self._address)
         given = " ".join(f"{name}={value}" for name, value in self._environment.items())
         (self.directory / "config").write_text(config + (f"SetEnv {given}\n" if given else ""))
         if os.getuid() == 0:
@@ -71,11 +72,11 @@ class Sshd:
 
 
 @contextlib.contextmanager
-def login_node(directory: Path, environment: Mapping[str, str]) -> Iterator[Sshd]:
+def login_node(directory: Path, environment: Mapping[str, str], address: str = "127.0.0.1") -> Iterator[Sshd]:
     """A running sshd whose sessions have ``environment``. Skips the test where there is none."""
     need("OpenSSH")
     directory.mkdir(parents=True, exist_ok=True)
-    sshd = Sshd(directory, environment)
+    sshd = Sshd(directory, environment, address)
     try:
         sshd.start()
         yield sshd

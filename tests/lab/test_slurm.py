@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -17,8 +18,11 @@ import pytest
 from farhand_worker.protocol import Times
 from tests.harness.deployment import Deployment
 from tests.harness.waiting import eventually
+from tests.lab.netns import SERVER, WORKER, Network, network
 from tests.lab.slurm import Slurm, cluster
 from tests.lab.sshd import Sshd, login_node
+
+LOGIN_OUTSIDE, LOGIN_INSIDE = "10.213.1.1", "10.213.2.1"
 
 FLOWS = """\
 import os
@@ -36,6 +40,16 @@ def there() -> str:
 @flow(runs_on="server")
 def visit() -> str:
     return there()
+
+
+@task(device="cluster")
+def bulk(size: int) -> str:
+    return "x" * size
+
+
+@flow(runs_on="server")
+def fetch(size: int) -> int:
+    return len(bulk(size))
 
 
 @task
@@ -88,6 +102,7 @@ class Lab:
             "profiles": [profile],
             **fields,
         }
+        settings = {name: value for name, value in settings.items() if value is not None}
         (self.project / "provisioners.json").write_text(json.dumps([settings]))
 
     def outstanding(self) -> list[dict[str, Any]]:
@@ -271,3 +286,48 @@ def test_before_its_time_is_up_a_machine_is_drained_and_its_run_goes_on_elsewher
     eventually(lambda: job not in [id for id, _, _ in lab.slurm.jobs()], 30, "the job has ended by itself")
     assert (job, "COMPLETED") in [(id, state) for id, _, state in lab.slurm.jobs("all")]
     goes_on(lab, tmp_path, run_id)
+
+
+@pytest.fixture
+def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Network]]:
+    """A server on one host, a cluster behind its login node on another: no packet passes from there to it."""
+    monkeypatch.setenv("WITNESS_MARK", str(tmp_path))
+    with ExitStack() as stack:
+        net = stack.enter_context(network())
+        net.cut()
+        places = {"controller": "router", "node": "worker"}
+        far = {"controller": LOGIN_INSIDE, "node": WORKER, "place": lambda what: net.inside(places[what])}
+        slurm = stack.enter_context(cluster(tmp_path / "slurm", **far))
+        with net.inside("router"):
+            sshd = stack.enter_context(login_node(tmp_path / "sshd", slurm.environment, LOGIN_OUTSIDE))
+        stack.enter_context(net.inside("server"))
+        made = Lab(tmp_path, slurm, sshd)
+        stack.callback(lambda: eventually(lambda: not slurm.ask("squeue", "-h"), 20, "no job is left"))
+        stack.callback(lambda: [slurm.ask("scancel", id) for id, _, _ in slurm.jobs()])
+        stack.callback(made.deployment.clear)
+        yield made, net
+
+
+def test_a_cluster_without_a_route_to_the_server_works_through_its_login_node(
+    hidden: tuple[Lab, Network], tmp_path: Path
+) -> None:
+    """Runs, files, and a relay that is killed in mid-run: the same attempt goes on by the next one."""
+    lab, net = hidden
+    relay = {"relay": [sys.executable, "-m", "farhand_worker"], "relay_host": LOGIN_INSIDE}
+    lab.configure(route="ssh", engine_url=None, max_idle_s=30, **relay)
+    deployment = lab.deployment.start()
+    with net.inside("worker"), pytest.raises(OSError, match=r"unreachable|timed out"):
+        socket.create_connection((SERVER, deployment.port), 1)
+    run_id = deployment.start_run("fetch", size=3_000_000)
+    assert deployment.wait_for_run(run_id, "completed", within_s=90)["result"] == 3_000_000
+    assert lab.trouble() == ""
+    run_id, job = begun(lab, tmp_path)
+    for process in psutil.Process(deployment.server.pid).children(recursive=True):
+        if process.name() == "ssh" and "relay" in process.cmdline()[-1]:
+            process.kill()
+    eventually(lambda: "the relay" in lab.trouble(), what="it is shown")
+    eventually(lambda: lab.trouble() == "", 30, "another has taken its place")
+    (tmp_path / "gate").write_text("")
+    deployment.wait_for_run(run_id, "completed", within_s=60)
+    assert [where for _, where in steps(tmp_path)] == [job, job]
+    assert len(deployment.attempts(run_id)) == 1

@@ -28,6 +28,7 @@ from .tokens import Tokens, draft
 log = logging.getLogger("farhand")
 
 _COUNTED_MAX = 1000
+_GONE_MAX = 1000
 ENDED_SHOWN = 10
 
 
@@ -183,6 +184,13 @@ class Machines(Beyond):
     def orphans(self) -> list[Machine]:
         """Open machines whose provisioner is not configured any more."""
         return [machine for machine in self._open.values() if machine.provisioner not in self._views]
+
+    async def gone(self, since_s: float) -> list[str]:
+        """The workers that are still listed of machines that have ended so long ago."""
+        before = time.time() - since_s
+        ended = [m.name for m in await self.store.machines.ended(_GONE_MAX) if (m.ended_at or 0.0) < before]
+        listed = {worker.name for worker in await self.store.workers.list()} if ended else set[str]()
+        return [name for name in ended if name in listed and name not in self._open]
 
     def is_online(self, machine: Machine) -> bool:
         """Whether its worker is there."""

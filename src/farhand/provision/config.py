@@ -57,6 +57,8 @@ class Settings:
     ssh_key: str = ""
     ssh_options: tuple[str, ...] = ()
     route: str = "direct"
+    relay: tuple[str, ...] = ("farhand-worker",)
+    relay_host: str = ""
     submit: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
     cancel: tuple[str, ...] = ()
@@ -163,10 +165,10 @@ def _one_of(*allowed: str) -> Callable[[Any], str]:
     return read
 
 
-def _route(value: Any) -> str:
-    if value == "ssh":
-        raise ValueError("is not supported yet: compute nodes must reach engine_url themselves")
-    return _one_of("direct")(value)
+def _host(value: Any) -> str:
+    if re.fullmatch(r"(?!-)[A-Za-z0-9._:-]+", _text(value)) is None:
+        raise ValueError("is no name or address of a machine")
+    return value.lower()
 
 
 def _login(value: Any) -> str:
@@ -209,7 +211,14 @@ _COMMON: _Readers = {
 }
 _TYPES: Mapping[str, tuple[_Readers, _Readers]] = {
     "slurm": (
-        {"login": _login, "ssh_key": _text, "ssh_options": _texts, "route": _route},
+        {
+            "login": _login,
+            "ssh_key": _text,
+            "ssh_options": _texts,
+            "route": _one_of("direct", "ssh"),
+            "relay": _words,
+            "relay_host": _host,
+        },
         {"sbatch": _sbatch},
     ),
     "command": ({"submit": _words, "status": _words, "cancel": _words}, {}),
@@ -249,6 +258,7 @@ def _provisioner(found: Any, where: str, default_url: str) -> Settings:
     if len({profile.name for profile in read}) < len(read):
         raise Usage(f"{where}: two profiles have one name")
     settings = Settings(type=kind, profiles=tuple(read), **values)
+    _check_route(settings, where)
     _check_url(settings, default_url, where)
     return settings
 
@@ -287,8 +297,22 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def _check_route(settings: Settings, where: str) -> None:
+    """Through a login node there is no address of this server to name, and no link without TLS."""
+    if settings.route != "ssh":
+        if settings.relay_host or settings.relay != Settings.__dataclass_fields__["relay"].default:
+            raise Usage(f"{where}: relay and relay_host are of the route ssh; set route, or leave them out")
+        return
+    if not settings.login:
+        raise Usage(f"{where}: the route ssh leads through a login node; name it with login")
+    if settings.engine_url or settings.insecure:
+        raise Usage(f"{where}: workers come by ssh, to no engine_url of yours; leave it and insecure out")
+
+
 def _check_url(settings: Settings, default_url: str, where: str) -> None:
     """An address without TLS leads off this machine only where that is said; nor is ours always theirs."""
+    if settings.route == "ssh":
+        return
     url = urlsplit(settings.engine_url or default_url)
     local = _is_loopback(url.hostname or "")
     if not settings.engine_url and settings.login and local:

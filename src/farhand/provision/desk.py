@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..engine.machines import Check, Machines
 from ..engine.service import Service, Wakeup
 from ..errors import FarhandError
 from ..model import Machine
 from .config import Profile, Settings
-from .interface import Asked, Order, Provisioner, SchedulerAway, SubmitFailed
+from .interface import Asked, Order, Provisioner, Reach, SchedulerAway, SubmitFailed
 from .steps import Around, Step, after_status, around_it, backoff_s
 
 log = logging.getLogger("farhand")
@@ -27,19 +27,18 @@ _TRIAL_TOKEN = "none: this is a test"
 
 
 class Desk(Service):
-    """One provisioner with its machines. ``url`` and ``pin`` are what its workers dial."""
+    """One provisioner with its machines. ``reach`` tells what its workers dial, or raises `SubmitFailed`."""
 
     name = "provisioner"
 
     def __init__(
-        self, settings: Settings, provisioner: Provisioner, machines: Machines, url: str, pin: str
+        self, settings: Settings, provisioner: Provisioner, machines: Machines, reach: Callable[[], Reach]
     ) -> None:
         super().__init__()
         self.settings = settings
         self._provisioner = provisioner
         self._machines = machines
-        self._url = settings.engine_url or url
-        self._pin = pin
+        self._reach = reach
         self._wakeup = Wakeup()
         self._profiles = {profile.name: profile for profile in settings.profiles}
         self._failures: dict[str, int] = {}
@@ -98,7 +97,7 @@ class Desk(Service):
         after = await self._machines.change(machine, step.state, **step.fields)
         if after.state == "attached":
             self._failures.pop(machine.profile, None)
-            self._say("ended", "")
+            self.say("ended", "")
         if after.state == "leaving" and after.state != machine.state:
             self._polled_at = float("-inf")
         if after.state == "ended":
@@ -113,9 +112,9 @@ class Desk(Service):
             failures = self._failures[machine.profile] = self._failures.get(machine.profile, 0) + 1
             wait_s = backoff_s(failures, self._provisioner.interval_s)
             self._not_before[machine.profile] = time.monotonic() + wait_s
-            self._say("ended", f"{machine.profile}: {machine.reason}")
+            self.say("ended", f"{machine.profile}: {machine.reason}")
         else:
-            self._say("ended", "")
+            self.say("ended", "")
 
     async def _look_around(self) -> None:
         """What workers do, and what the time is."""
@@ -146,7 +145,7 @@ class Desk(Service):
                 max(1, machine.tries), self._provisioner.interval_s
             )
             words = f"submitting {machine.profile} failed: {error}"
-            self._say(machine.name, words)
+            self.say(machine.name, words)
             await self._machines.change(machine, reason=words)
 
     async def _look_up(self, machine: Machine) -> Machine:
@@ -155,10 +154,10 @@ class Desk(Service):
         return await self._take(machine, after_status(machine, seen.get(machine.name), time.time()))
 
     async def _hand_in(self, machine: Machine, profile: Profile) -> None:
-        token = await self._machines.token_of(machine)
-        order = Order(machine.name, profile, self._url, token, self._pin)
+        reach, token = self._reach(), await self._machines.token_of(machine)
+        order = Order(machine.name, profile, reach.url, token, reach.pin, reach.url_file)
         external = await self._provisioner.submit(order)
-        self._say(machine.name, "")
+        self.say(machine.name, "")
         await self._machines.change(machine, "pending", external=external, reason="")
         self._polled_at = float("-inf")
 
@@ -171,17 +170,18 @@ class Desk(Service):
             found = await self._provisioner.status([_asked(machine) for machine in asked])
         except SchedulerAway as error:
             self._polls_failed += 1
-            self._say("status", str(error))
+            self.say("status", str(error))
             return
         self._polls_failed = 0
-        self._say("status", "")
+        self.say("status", "")
         now = time.time()
         for machine in asked:
             current = next((m for m in self._open if m.name == machine.name), None)
             if current is not None:
                 await self._take(current, after_status(current, found.get(machine.name), now))
 
-    def _say(self, about: str, words: str) -> None:
+    def say(self, about: str, words: str) -> None:
+        """What last went wrong about something, or nothing any more."""
         if words:
             self._troubles[about] = words
         else:
@@ -199,7 +199,7 @@ class Desk(Service):
             again_at = time.monotonic() + self._provisioner.interval_s
             self._again_at |= {machine.name: again_at for machine in due}
             missed = len(due) - len(told)
-            self._say("cancel", f"{missed} could not be cancelled; it is tried again" if missed else "")
+            self.say("cancel", f"{missed} could not be cancelled; it is tried again" if missed else "")
             self._polled_at = float("-inf")
 
     async def leave(self, why: str) -> None:
@@ -222,9 +222,13 @@ class Desk(Service):
 
     async def test(self, name: str, submit: bool) -> list[Check]:
         """Try every profile in turn, up to the first that fails."""
-        checks: list[Check] = []
+        try:
+            reach = self._reach()
+        except SubmitFailed as error:
+            return [Check("workers reach this server", False, str(error))]
+        checks = [Check("workers reach this server", True, reach.url)] if reach.url_file else []
         for profile in self.settings.profiles:
-            order = Order(name, profile, self._url, _TRIAL_TOKEN, self._pin)
+            order = Order(name, profile, reach.url, _TRIAL_TOKEN, reach.pin, reach.url_file)
             checks += [check for check in await self._provisioner.test(order, submit) if check not in checks]
             if not checks[-1].ok:
                 break

@@ -16,7 +16,8 @@ PENDING, RUNNING, ENDED = "pending", "running", "ended"
 class Order:
     """A machine to be had: ``name`` is what the scheduler is to know it by, and the worker's own.
 
-    ``token`` is the worker's credential; it belongs on standard input, never among arguments.
+    ``token`` is the worker's credential; it belongs on standard input, never among arguments. ``url_file`` is
+    where its machine finds the address of a relay, in the place of ``url``.
     """
 
     name: str
@@ -24,6 +25,16 @@ class Order:
     url: str
     token: str
     pin: str = ""
+    url_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How the workers of a provisioner reach the server: ``url``, or what ``url_file`` says at the time."""
+
+    url: str
+    pin: str = ""
+    url_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

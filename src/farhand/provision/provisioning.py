@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from ..engine.machines import Check, Machines, ProvisionerView, checked_name
 from ..engine.service import Service
-from ..errors import FarhandError, Usage
+from ..errors import Conflict, FarhandError, NotFound, Usage
 from . import config
+from .carrier import Carrier, Home
 from .command import Command
 from .config import Settings
 from .desk import Desk
-from .interface import Provisioner
+from .interface import Provisioner, Reach, SubmitFailed
 from .slurm.provisioner import Slurm
 
 log = logging.getLogger("farhand")
@@ -23,7 +27,11 @@ log = logging.getLogger("farhand")
 VALID_S = 24 * 3600.0
 """How long the token of a machine's worker is valid: so long it may wait in a queue."""
 
+REMEMBERED_S = 3600.0
+"""So long the worker of a machine that has ended is shown among the workers."""
+
 _LOOK_S = 1.0
+_LOOK_BACK_S = 60.0
 _BREATH_S = 0.1
 Seen = tuple[tuple[int, int, int] | None, ...]
 Kinds = Mapping[str, Callable[[Settings], Provisioner]]
@@ -33,7 +41,8 @@ KINDS: Kinds = {"slurm": Slurm, "command": Command}
 
 
 class Provisioning(Service):
-    """Every provisioner of ``directory``. ``url`` and ``pin`` are how other machines reach this server."""
+    """Every provisioner of ``directory``. ``url`` and ``pin`` are how other machines reach this server, and
+    ``home`` tells where those go that come by ssh; ``forget`` has the server forget a worker."""
 
     name = "provisioning"
 
@@ -43,17 +52,23 @@ class Provisioning(Service):
         directory: Path,
         url: str,
         pin: str = "",
+        home: Callable[[], Home] | None = None,
         kinds: Kinds = KINDS,
         valid_s: float = VALID_S,
+        forget: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         super().__init__()
         self._machines = machines
         self._directory = directory
         self._url = url
         self._pin = pin
+        self._home = home
         self._kinds = kinds
         self._valid_s = valid_s
+        self._forget = forget
+        self._look_back_at = 0.0
         self._desks: dict[str, Desk] = {}
+        self._carriers: dict[str, Carrier] = {}
         self._seen: Seen = ()
         machines.tester = self._test
 
@@ -74,6 +89,7 @@ class Provisioning(Service):
             for desk in self._desks.values():
                 desk.wake()
             await self._ask()
+            await self._look_back()
             await asyncio.sleep(_BREATH_S)  # a burst of changes is one look
             await self._machines.changed.wait(_LOOK_S)
 
@@ -84,6 +100,15 @@ class Provisioning(Service):
                 name = checked_name(shape.provisioner, shape.name, secrets.token_hex(4))
                 await self._machines.ask_for(shape, name, self._valid_s)
                 desk.wake()
+
+    async def _look_back(self) -> None:
+        """Workers of machines that ended an hour ago leave the list of workers; their attempts keep the name."""
+        if self._forget is None or time.monotonic() < self._look_back_at:
+            return
+        self._look_back_at = time.monotonic() + _LOOK_BACK_S
+        for name in await self._machines.gone(REMEMBERED_S):
+            with contextlib.suppress(NotFound, Conflict):  # it holds something still: the next look
+                await self._forget(name)
 
     # ------------------------------------------------------------ what is configured
 
@@ -122,14 +147,32 @@ class Provisioning(Service):
             del self._desks[name]
             if name not in wanted and desk.settings.on_stop == "cancel":
                 await desk.leave("its provisioner is not configured any more")
-            await desk.close()
+            await self._put_away(desk)
         self._machines.offer(_view(settings) for settings in read)
         for settings in read:
             if settings.name not in self._desks:
                 provisioner = self._kinds[settings.type](settings)
-                desk = Desk(settings, provisioner, self._machines, self._url, self._pin)
-                self._desks[settings.name] = desk
+                reach = partial(self._reach, settings)
+                desk = self._desks[settings.name] = Desk(settings, provisioner, self._machines, reach)
+                if settings.route == "ssh" and self._home is not None:
+                    say = partial(desk.say, "relay")
+                    carrier = self._carriers[settings.name] = Carrier(settings, self._home(), say)
+                    carrier.start()
                 desk.start()
+
+    def _reach(self, settings: Settings) -> Reach:
+        if settings.route == "direct":
+            return Reach(settings.engine_url or self._url, self._pin)
+        carrier = self._carriers[settings.name]
+        if not carrier.url_file:
+            raise SubmitFailed(f"the relay on {settings.login} is away: {carrier.trouble}")
+        return Reach(carrier.url, carrier.pin, carrier.url_file)
+
+    async def _put_away(self, desk: Desk) -> None:
+        carrier = self._carriers.pop(desk.settings.name, None)
+        await desk.close()
+        if carrier is not None:
+            await carrier.stop()
 
     async def close(self) -> None:
         """The server stops: each gives its machines back, or keeps them, as it is configured."""
@@ -141,7 +184,7 @@ class Provisioning(Service):
         try:
             if desk.settings.on_stop == "cancel":
                 await desk.leave("the server stopped")
-            await desk.close()
+            await self._put_away(desk)
         except FarhandError as error:
             log.error("provisioner %s was not closed in order: %s", desk.settings.name, error)
 

@@ -98,7 +98,8 @@ class Guard:
         host = headers.get("host", "")
         name = host_name(host)
         arrived_on = (scope.get("server") or ("", 0))[0]
-        if not (is_loopback(name) or name in self._names or (name and name == arrived_on)):
+        known = name in self._names or name in self._settings.relay_hosts
+        if not (is_loopback(name) or known or (name and name == arrived_on)):
             return "wrong_host", "this server does not go by that name; allow it with --public-host"
         changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
         if changes and not _same_origin(headers, host):

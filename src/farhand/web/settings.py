@@ -15,7 +15,8 @@ class WebSettings:
     """How the application is reached.
 
     ``host`` and ``port`` are the address it listens on; ``url_hosts`` the names it may be called by
-    besides loopback ones. ``base_path`` is a prefix a proxy may leave on the path (``/farhand``).
+    besides loopback ones; ``relay_hosts`` those of login nodes that carry workers here, as they come and go.
+    ``base_path`` is a prefix a proxy may leave on the path (``/farhand``).
     ``session_key`` signs the console's cookies; a key that is kept keeps people signed in over a restart.
     ``secure`` marks the cookie for TLS only. ``url`` is the address that other machines are told, ``pin``
     the fingerprint of the certificate that this server itself presents, empty behind a proxy.
@@ -24,6 +25,7 @@ class WebSettings:
     host: str = "127.0.0.1"
     port: int = 8420
     url_hosts: tuple[str, ...] = ()
+    relay_hosts: set[str] = field(default_factory=set[str])
     base_path: str = ""
     session_key: bytes = field(default_factory=_random_key)
     secure: bool = False

@@ -44,7 +44,8 @@ class Office:
         self.machines = Machines(world.store, tokens, world.fleet, world.queue, world.bus, world.wakeup)
         world.dispatcher._beyond = world.dispatcher._choosing._beyond = self.machines
         kinds = {"command": self._make}
-        self.provisioning = Provisioning(self.machines, self.directory, URL, kinds=kinds)
+        forget = world.operations.forget
+        self.provisioning = Provisioning(self.machines, self.directory, URL, kinds=kinds, forget=forget)
 
     def _make(self, settings: Any) -> FakeProvisioner:
         fake = self.fakes.setdefault(settings.name, FakeProvisioner())

@@ -8,7 +8,7 @@ import pytest
 
 from farhand.errors import NotFound, Usage
 from farhand.model import Ask
-from farhand.provision import steps
+from farhand.provision import provisioning, steps
 from farhand_worker.protocol import Inventory, as_dict
 from tests.unit.provision.conftest import GPU, Office, assigned
 
@@ -232,6 +232,27 @@ async def test_a_machine_with_less_than_its_profile_says_is_not_asked_for_again(
         await office.step()
     assert len(office.fake.orders) == 1
     assert office.message(job).endswith("a machine of hpc/gpu came and could not take it")
+
+
+async def test_the_worker_of_a_machine_that_has_ended_is_forgotten_in_time(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B012."""
+    await office.open()
+    await office.queued()
+    await office.step()
+    (machine,) = office.open_machines
+    link = await office.attaches(machine)
+    await office.step()
+    await office.leaves(machine, link)
+    office.fake.let(machine.name, "ended", "COMPLETED")
+    await office.step()
+    await office.provisioning._look_back()
+    assert await office.world.store.workers.get(machine.name) is not None
+    monkeypatch.setattr(provisioning, "REMEMBERED_S", -1.0)
+    office.provisioning._look_back_at = 0.0
+    await office.provisioning._look_back()
+    assert await office.world.store.workers.get(machine.name) is None
 
 
 # ---------------------------------------------------------------- stop and start

@@ -24,6 +24,13 @@ COMMAND: dict[str, Any] = {
     "type": "command", "name": "cloud", "submit": ["a"], "status": ["b"], "cancel": ["c"],
     "profiles": [{"name": "large"}],
 }  # fmt: skip
+BY_SSH: dict[str, Any] = {
+    "type": "slurm",
+    "name": "hpc",
+    "login": "me@login",
+    "route": "ssh",
+    "profiles": [PROFILE],
+}
 HERE = "http://127.0.0.1:8420"
 
 
@@ -83,8 +90,12 @@ def profiled(**fields: Any) -> dict[str, Any]:
         ([wrong(max_outstanding=0)], "max_outstanding 0 is no whole number of at least 1"),
         ([wrong(max_outstanding=True)], "max_outstanding True is no whole number"),
         ([wrong(on_stop="drop")], "on_stop 'drop' is none of cancel, keep"),
-        ([wrong(route="ssh")], "route 'ssh' is not supported yet"),
-        ([wrong(route="pigeon")], "route 'pigeon' is none of direct"),
+        ([wrong(route="ssh")], "workers come by ssh, to no engine_url of yours"),
+        ([{**BY_SSH, "login": ""}], "the route ssh leads through a login node"),
+        ([{**BY_SSH, "relay_host": "a b"}], "relay_host 'a b' is no name or address"),
+        ([{**BY_SSH, "relay": []}], "relay [] is no command"),
+        ([wrong(relay_host="node1")], "relay and relay_host are of the route ssh"),
+        ([wrong(route="pigeon")], "route 'pigeon' is none of direct, ssh"),
         ([wrong(poll_s=0)], "poll_s 0 is no time at all"),
         ([profiled(color="red")], "profile 1 (gpu) has unknown fields: color"),
         ([profiled(cpus=0)], "cpus 0 is no whole number of at least 1"),
@@ -137,3 +148,8 @@ def test_a_file_that_is_none_is_said(text: str, said: str, tmp_path: Path) -> No
     (tmp_path / "provisioners.json").write_text(text)
     with pytest.raises(Usage, match=said):
         read(tmp_path)
+
+
+def test_by_ssh_no_address_of_this_server_is_needed() -> None:
+    (hpc,) = parse([{**BY_SSH, "relay_host": "Login1"}], "file", HERE)
+    assert (hpc.relay, hpc.relay_host) == (("farhand-worker",), "login1")

@@ -16,6 +16,8 @@ from .credential import VARIABLE, hide
 from .install import COMMAND, install, parser_of, starting_words, told
 from .invitation import CODE_VARIABLE, NoExchange, NotInvited
 from .options import Options, options
+from .relay import COMMAND as RELAY
+from .relay import relay
 from .settings import Values, load, parser
 from .state import StateDirectory, StateRefused
 from .usage import Usage
@@ -38,6 +40,8 @@ def main(arguments: List[str]) -> int:
         if arguments[:1] == [COMMAND]:
             _install(arguments[1:])
             return 0
+        if arguments[:1] == [RELAY]:
+            return relay(arguments[1:])
         chosen = options(*_settings(vars(parser().parse_args(arguments))))
         state = _state(chosen.state_dir)
     except Usage as error:

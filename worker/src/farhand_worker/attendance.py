@@ -177,7 +177,7 @@ class Attendance:
         except NotConnected as error:
             transfer.renew_trust()
             self._renewal.check()
-            if error.refused:
+            if error.refused and not self._options.relayed:
                 self._renewal.refused(began_at)
             raise
 

@@ -27,7 +27,8 @@ _log = logging.getLogger("farhand.worker")
 class Options:
     """What is decided for the whole life of an agent. ``address`` is asked before every dial.
 
-    ``beside_server``: it is the server's own, on the server's machine.
+    ``beside_server``: it is the server's own, on the server's machine. ``relayed``: what it dials is no
+    server, so that a refused connection is no evidence of one that is away.
     """
 
     address: Callable[[], Address]
@@ -54,6 +55,7 @@ class Options:
     checkout: Optional[Path] = None
     orphan_s: Optional[float] = None
     allocation: Optional[Allocation] = None
+    relayed: bool = False
     beside_server: bool = False
 
 
@@ -69,6 +71,7 @@ def options(values: Values, code: str = "") -> Options:
     _warn_of_crowding(values["parallel"], around.cores)
     address, artifacts, cwd = _address(values), _artifacts(values), _directory(values["cwd"])
     trusted = credential(values, address, code)
+    beside_server = values["orphan_s"] is not None
     return Options(
         address=address,
         token=trusted.token,
@@ -94,8 +97,8 @@ def options(values: Values, code: str = "") -> Options:
         checkout=_checkout(values["checkout"]),
         orphan_s=values["orphan_s"],
         # A server's own worker is no allocation's, wherever the server was started.
-        allocation=None if values["url_file"] is not None else allocation(os.environ),
-        beside_server=values["url_file"] is not None,
+        allocation=None if beside_server else allocation(os.environ),
+        beside_server=beside_server,
     )
 
 

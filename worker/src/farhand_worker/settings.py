@@ -24,7 +24,7 @@ _log = logging.getLogger("farhand.worker")
 class Setting:
     """A row of the table. ``flags`` are its options, ``keys`` its names in farhand.toml.
 
-    ``many`` may be given more than once; ``own`` are told by a server to its own worker, and only so.
+    ``many`` may be given more than once; ``own`` are told by a server to workers that it starts, and only so.
     """
 
     name: str
@@ -141,6 +141,7 @@ SETTINGS: Tuple[Setting, ...] = (
         keys=(),
     ),
     _row("url_file", units.text, "", keys=(), own=True),
+    _row("relayed", units.switch, "", keys=(), own=True, default=False),
     _row("token_fd", units.count, "", keys=(), own=True),
     _row("cwd", units.text, "", keys=(), own=True),
     _row("orphan_s", units.seconds, "", keys=(), own=True),

@@ -65,7 +65,8 @@ def worker(order: Order, settings: Settings, of_slurm: bool = True) -> str:
 def arguments(order: Order, settings: Settings) -> list[str]:
     """The worker's own options. What the machine has it finds out by itself."""
     profile = order.profile
-    found = ["--url", order.url, "--name", order.name, "--parallel", str(profile.parallel)]
+    there = ["--url-file", order.url_file, "--relayed"] if order.url_file else ["--url", order.url]
+    found = [*there, "--name", order.name, "--parallel", str(profile.parallel)]
     found += ["--labels", ",".join(profile.labels)] if profile.labels else []
     found += ["--pin", order.pin] if order.pin else []
     found += ["--insecure"] if settings.insecure else []
