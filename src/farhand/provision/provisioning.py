@@ -102,7 +102,7 @@ class Provisioning(Service):
                 desk.wake()
 
     async def _look_back(self) -> None:
-        """Workers of machines that ended an hour ago leave the list of workers; their attempts keep the name."""
+        """Workers of machines that ended long ago leave the list; their attempts keep the name."""
         if self._forget is None or time.monotonic() < self._look_back_at:
             return
         self._look_back_at = time.monotonic() + _LOOK_BACK_S

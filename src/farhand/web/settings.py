@@ -25,7 +25,7 @@ class WebSettings:
     host: str = "127.0.0.1"
     port: int = 8420
     url_hosts: tuple[str, ...] = ()
-    relay_hosts: set[str] = field(default_factory=set[str])
+    relay_hosts: set[str] = field(default_factory=set[str], compare=False)
     base_path: str = ""
     session_key: bytes = field(default_factory=_random_key)
     secure: bool = False

@@ -123,3 +123,13 @@ def test_host_names_are_read_from_every_form() -> None:
     assert is_loopback("a.localhost")
     assert not is_loopback("")
     assert not is_loopback("0.0.0.0")
+
+
+def test_the_login_node_that_carries_workers_is_a_name_of_this_server(app: Any) -> None:
+    settings: WebSettings = app.state.settings
+    assert problem_of(caller(app, ADMIN, host="login1:4242").get("/api/v1/runs"))[0] == 403
+    settings.relay_hosts.add("login1")
+    try:
+        assert caller(app, ADMIN, host="login1:4242").get("/api/v1/runs").status_code == 200
+    finally:
+        settings.relay_hosts.clear()
