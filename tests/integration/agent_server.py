@@ -12,7 +12,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,9 @@ log('begun')
 SLEEP = "time.sleep(600)\n"
 
 TENTH = Times().scaled(0.1)
+STEADY = replace(TENTH, lease_s=15.0, margin_s=3.0)
+"""For tests in which nothing is lost: a machine that stalls for a second ends none of their engines."""
+
 TOKEN = "a-token-of-a-worker"
 ENGINE = Path(__file__).with_name("agent_engine.py")
 

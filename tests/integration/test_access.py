@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.harness.deployment import PLAIN, Deployment, deployed
+from tests.harness.deployment import FAST, PLAIN, Deployment, deployed
 from tests.harness.waiting import eventually
+
+PATIENT = replace(FAST, reattach_s=60.0)
+"""The server's own processors wait for a server that is slow to start, as one is on a busy machine."""
 
 SECRET = "hunter2-hunter2-hunter2"
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Deployment]:
-    with deployed(tmp_path, parallel=1) as running:
+    with deployed(tmp_path, parallel=1, times=PATIENT) as running:
         yield running
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.agent_server import (
     SLEEP,
+    STEADY,
     STUBBORN,
     AgentProcess,
     FakeServer,
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer().start()
+    server = await FakeServer(STEADY).start()
     yield server
     await server.close()
 

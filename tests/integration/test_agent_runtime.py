@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from farhand.engine import runtime
-from tests.integration.agent_server import AgentProcess, FakeServer, digest_of, until, zipped
+from tests.integration.agent_server import STEADY, AgentProcess, FakeServer, digest_of, until, zipped
 
 pytestmark = pytest.mark.anyio
 
@@ -40,7 +40,7 @@ def sleeper() -> None:
 
 @pytest.fixture
 async def server() -> AsyncIterator[FakeServer]:
-    server = FakeServer()
+    server = FakeServer(STEADY)
     server.runtime = runtime.build()
     server.bundle = zipped({"flows.py": FLOWS})
     server.blobs = {digest_of(server.bundle): server.bundle}

@@ -44,7 +44,7 @@ def test_a_kill_reaches_every_session_below() -> None:
 
 def test_a_kill_is_not_outrun_by_a_process_that_forks_all_the_time() -> None:
     code = (
-        "import os, time\nos.setsid()\nprint('deep', flush=True)\nend = time.time() + 20\n"
+        "import os, time\nos.setsid()\nprint('deep', flush=True)\nend = time.time() + 120\n"
         "while time.time() < end:\n"
         "    if os.fork(): os._exit(0)\n"
     )
@@ -64,7 +64,7 @@ def test_a_kill_is_not_outrun_by_a_process_that_forks_all_the_time() -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"deep\n"
     process.stdin.close()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0, "long before the processes end by themselves"
     assert process.stdout.read() == b""
     process.stdout.close()
 
