@@ -101,6 +101,8 @@ def test_a_worker_that_lacks_a_module_is_passed_over_until_it_is_installed(deplo
     before = deployment.get("/workers/bare")["environment"]
     install(packages)
     eventually(lambda: deployment.get("/workers/bare")["environment"] != before, what="the change is seen")
+    (event, *_) = deployment.items("/events", worker="bare", kind="worker.environment")
+    assert event["message"] == "what is installed on bare has changed: rare 1.0 added"
     ran = deployment.wait_for_run(deployment.start_run("rare_flow"), "completed")
     (attempt,) = deployment.attempts(ran["id"])
     shown = deployment.get("/workers/bare")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -134,15 +135,15 @@ class Attachments:
         if changed.git is not None and changed.git != member.git:
             member.git = changed.git
             await self._store.workers.set_git(member.name, changed.git)
-        await self._note_environment(member, changed.environment or "")
+        await self._note_environment(member, changed.environment or "", changed.installed or [])
         self._fitness.checkout_changed(member)
         self._wakeup.set()
         self._bus.publish(Notice("worker", record=member.name))
 
-    async def _note_environment(self, member: Member, digest: str) -> None:
+    async def _note_environment(self, member: Member, digest: str, changes: Sequence[str] = ()) -> None:
         if digest and digest != member.environment:
             member.environment = digest
-            await self._store.workers.set_environment(member.name, digest, time.time())
+            await self._store.workers.set_environment(member.name, digest, time.time(), changes)
             self._fitness.environment_changed(member.name, digest)
 
     def heard(self, member: Member) -> None:

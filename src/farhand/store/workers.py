@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..model import Attempt, Worker
 from .database import Database
 from .guard import Connection
@@ -76,8 +78,11 @@ class Workers:
 
         return await self._database.write(write)
 
-    async def set_environment(self, name: str, digest: str, now: float) -> bool:
-        """Note what is installed on a worker; false when it was that already. A change is an event."""
+    async def set_environment(self, name: str, digest: str, now: float, changes: Sequence[str] = ()) -> bool:
+        """Note what is installed on a worker; false when it was that already.
+
+        A change is an event that names the ``changes``, where they are known.
+        """
 
         def write(connection: Connection) -> bool:
             row = connection.execute("SELECT environment FROM workers WHERE name = ?", (name,)).fetchone()
@@ -87,8 +92,9 @@ class Workers:
                 "UPDATE workers SET environment = ?, environment_at = ? WHERE name = ?", (digest, now, name)
             )
             if row[0]:
-                message = f"what is installed on {name} has changed"
-                details = {"before": row[0], "after": digest}
+                named = f": {', '.join(changes)}" if changes else ""
+                message = f"what is installed on {name} has changed{named}"
+                details = {"before": row[0], "after": digest, "changes": list(changes)}
                 add_event(connection, now, "worker.environment", message, None, name, details)
             return True
 

@@ -58,7 +58,11 @@ class Agent:
         self._holdings.checkout = checkout
         self._holdings.shared_paths = None if options.beside_server else list(options.shared_paths)
         self._surroundings = Surroundings(
-            checkout, self._cache, self._holdings.send, self._pool.environment_changed
+            checkout,
+            self._cache,
+            self._holdings.send,
+            self._pool.environment_changed,
+            state.path / "installed",
         )
         self._holdings.surroundings = self._surroundings
         self._pool.began = self._surroundings.engine_began
@@ -76,7 +80,7 @@ class Agent:
             self._welcomed,
             self._surroundings,
         )
-        self._observer = Observer(options, self._attendance, self._holdings, self._orders)
+        self._observer = Observer(options, self._attendance, self._holdings, self._orders, self._surroundings)
         self._page = StatusServer(options.status_host, options.status_port, self._observer.look)
         self._tasks: Set[asyncio.Task[Any]] = set()
         self._warden: Optional[WardenLink] = None

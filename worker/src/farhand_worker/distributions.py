@@ -37,4 +37,9 @@ def installed(paths: Iterable[str]) -> List[str]:
 
 def environment_digest(paths: Iterable[str]) -> str:
     """The digest of what is installed in these directories."""
-    return "sha256:" + sha256("\n".join(installed(paths)).encode("utf-8", "replace")).hexdigest()
+    return digest_of(installed(paths))
+
+
+def digest_of(listed: List[str]) -> str:
+    """The digest of a list of what is installed."""
+    return "sha256:" + sha256("\n".join(listed).encode("utf-8", "replace")).hexdigest()

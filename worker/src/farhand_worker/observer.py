@@ -14,17 +14,25 @@ from .options import Options
 from .orders import Orders
 from .protocol import VERSION
 from .status import Host, Running, Status
+from .surroundings import Surroundings
 from .tally import RecentMessages
 
 
 class Observer:
     """Puts together what the parts of an agent know. Keeps the last messages from now on."""
 
-    def __init__(self, options: Options, attendance: Attendance, holdings: Holdings, orders: Orders) -> None:
+    def __init__(
+        self,
+        options: Options,
+        attendance: Attendance,
+        holdings: Holdings,
+        orders: Orders,
+        surroundings: Surroundings,
+    ) -> None:
+        self._surroundings = surroundings
         self._orders = orders
         self._attendance = attendance
         self._holdings = holdings
-        self._code = str(options.checkout) if options.checkout is not None else "bundles, by digest"
         self._started_at = wall_now()
         self._recent = RecentMessages()
         self._log = logging.getLogger("farhand.worker")
@@ -58,7 +66,7 @@ class Observer:
             heartbeat_s=holdings.times.heartbeat_s,
             trouble=attendance.trouble,
             draining=attendance.draining or self._orders.draining,
-            code=self._code,
+            code=self._surroundings.code,
             started_at=self._started_at,
             parallel=self._orders.parallel,
             running=self._running(),

@@ -226,12 +226,14 @@ class Drained:
 class Changed:
     """What is around the worker is another than before: what is installed, or what is checked out.
 
-    ``environment`` is the new digest. ``differs`` has, for every fingerprint that it was asked to compare,
+    ``environment`` is the new digest; ``installed`` says what was added, removed or is of another version, as
+    far as that is known. ``differs`` has, for every fingerprint that it was asked to compare,
     the files that differ (none: the checkout has that code), up to 20 of them; ``git`` is branch and commit.
     """
 
     type: ClassVar[str] = "changed"
     environment: Optional[str] = None
+    installed: Optional[List[str]] = None
     git: Optional[str] = None
     differs: Optional[Dict[str, List[str]]] = None
 

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from pathlib import Path
 from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Tuple
 
 from .blobs import NotFetched
 from .cache import Cache
 from .checkout import Checkout, Seen
-from .distributions import environment_digest
+from .distributions import digest_of, installed
 from .manifest import BadManifest, read_manifest
+from .packages import difference, keep, read_kept
 from .protocol import Changed, Compare
 from .transfer import Claim
 
@@ -39,7 +41,9 @@ class Surroundings:
         cache: Cache,
         send: Callable[[Any], None],
         environment_changed: Callable[[str], None],
+        kept: Path,
     ) -> None:
+        """``kept`` is the file with what was installed here when it was last looked at."""
         self.environment = ""
         self.git = "" if checkout is None else checkout.git
         self._checkout = checkout
@@ -47,6 +51,9 @@ class Surroundings:
         self._send = send
         self._environment_changed = environment_changed
         self._paths: List[str] = []
+        self._kept = kept
+        self._installed = read_kept(kept)
+        self._unnamed = False
         self._wanted: Dict[str, None] = {}
         self._manifests: Dict[str, Mapping[str, str]] = {}
         self._differs: Dict[str, List[str]] = {}
@@ -59,7 +66,7 @@ class Surroundings:
         while True:
             await self._fetch()
             seen = await self._look()
-            if seen != looked or self._wanted.keys() - self._differs.keys():
+            if seen != looked or self._unnamed or self._wanted.keys() - self._differs.keys():
                 looked = await self._at_rest(seen)
                 await self._tell()
             try:
@@ -80,10 +87,26 @@ class Surroundings:
             self._differs = {}
             self.poke()
 
+    @property
+    def code(self) -> str:
+        """The checkout, its commit, and the files in which it differs from what the server asks for."""
+        if self._checkout is None:
+            return "bundles, by digest"
+        files = sorted({name for files in self._differs.values() for name in files})
+        more = f" and {len(files) - FILES_NAMED} more" if len(files) > FILES_NAMED else ""
+        differs = f"differs in {', '.join(files[:FILES_NAMED])}{more}" if files else ""
+        return "; ".join(
+            filter(None, (" at ".join(filter(None, (str(self._checkout.root), self.git))), differs))
+        )
+
     def engine_began(self, environment: str, paths: List[str]) -> None:
-        """What an engine found installed when it was started."""
+        """What an engine found installed when it was started; a change is told when its names are known."""
         self._paths = paths
-        self._note_environment(environment)
+        if self._installed is None:
+            self._note_environment(environment, [])
+        elif environment != self.environment:
+            self._unnamed = True
+            self.poke()
 
     async def tree(self, fingerprint: str) -> Mapping[str, str]:
         """The manifest of a fingerprint. Raises `NotFetched`."""
@@ -130,7 +153,7 @@ class Surroundings:
 
     async def _tell(self) -> None:
         if self._paths:
-            self._note_environment(await _in_thread(lambda: environment_digest(self._paths)))
+            await self._look_at_environment()
         checkout = self._checkout
         if checkout is None:
             return
@@ -142,6 +165,15 @@ class Surroundings:
             shown = {name: files[:FILES_MAX] for name, files in differs.items()}
             self._send(Changed(git=git, differs=shown))
             self._say()
+
+    async def _look_at_environment(self) -> None:
+        self._unnamed = False
+        listed: List[str] = await _in_thread(lambda: installed(self._paths))
+        changes = [] if self._installed is None else difference(self._installed, listed)
+        if listed != self._installed:
+            self._installed = listed
+            await _in_thread(lambda: keep(self._kept, listed))
+        self._note_environment(digest_of(listed), changes)
 
     def _say(self) -> None:
         """Loudly, when nothing here is of use; once, until that changes."""
@@ -158,16 +190,18 @@ class Surroundings:
             _log.info("the checkout has %d of %d versions that the server asks for", have, len(self._differs))
         self._nothing = nothing
 
-    def _note_environment(self, digest: str) -> None:
+    def _note_environment(self, digest: str, changes: List[str]) -> None:
         if digest == self.environment:
             return
         known, self.environment = self.environment, digest
-        if known:
-            _log.info("what is installed here has changed; new engines see it")
+        if known or changes:
+            named = f": {', '.join(changes)}" if changes else ""
+            _log.info("what is installed here has changed%s; new engines see it", named)
         self._environment_changed(digest)
-        self._send(Changed(environment=digest))
+        self._send(Changed(environment=digest, installed=changes or None))
 
 
+FILES_NAMED = 5
 FILES_MAX = 20
 """So many differing files are named for each fingerprint."""
 

@@ -54,8 +54,8 @@ async def worker_page(request: Request, name: str, services: Asking, visitor: Vi
         past, events = await services.workers.past(name, 0.0), await _events(services, name)
         if not past and not events:
             raise
-        left = {"name": name, "recent": past[:RECENT], "events": events, "hours": None}
-        return render(request, "worker_forgotten.html", visitor, **left)
+        left: dict[str, Any] = {"recent": past[:RECENT], "events": events, "hours": None}
+        return render(request, "worker_forgotten.html", visitor, name=name, **left)
 
 
 @router.get("/workers/{name}/now")
