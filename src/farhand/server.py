@@ -124,7 +124,7 @@ class Server:
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
         settings = self._web_settings(port, certificate)
-        front = Front(settings)
+        front = Front(settings, ATTACH_PATH, Endpoint(services))
         http = _Http(_uvicorn_config(front, config.trusted_proxy, certificate))
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port, certificate)
@@ -242,12 +242,10 @@ class Server:
 
 
 def _application(services: Services, settings: WebSettings) -> FastAPI:
-    """The API, the console and the workers' socket; importing them takes a third of a start."""
+    """The API and the console; importing them takes a third of a start."""
     from .web.app import create_app  # noqa: PLC0415 - on this thread, while the rest starts
 
-    app = create_app(services, settings)
-    app.add_api_websocket_route(ATTACH_PATH, Endpoint(services).attach)
-    return app
+    return create_app(services, settings)
 
 
 def prepare(home: Path) -> None:

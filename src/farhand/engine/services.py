@@ -8,55 +8,38 @@ from pathlib import Path
 
 from farhand_worker.protocol import Times
 
-from ..blobs import Blobs
-from ..model import LOCAL_WORKER
 from ..store import Store
 from . import runtime
-from .attachment import Attachments, inventory_of
 from .audit import Audit
 from .backup import Backup
 from .blob_access import BlobAccess
-from .bus import Bus
 from .choosing import RESERVE_AFTER_S
-from .consequences import Consequences
 from .declared import Declared
-from .dispatcher import Dispatcher
+from .dispatch import Dispatch
 from .doctor import Doctor
-from .fitness import Fitness, checked_out
 from .flavors import Flavors
-from .fleet import Fleet
 from .flows import Flows
-from .importchecks import AGAIN_S, TIMEOUT_S, ImportChecks
+from .importchecks import AGAIN_S, TIMEOUT_S
 from .inbox import Inbox
 from .invitations import Invitations
-from .machines import Machines
 from .masking import Masker
 from .needs import Needs
-from .operations import Operations
-from .overdue import Overdue
 from .projects import Projects
 from .pruner import Pruner
-from .queue import Queue
-from .reports import Reports
-from .rescuer import Rescuer
 from .runs import Runs
 from .scheduler import Scheduler
 from .schedules import Schedules
 from .secrets import Secrets
-from .service import Wakeup
-from .tokens import Tokens
 from .usage import Resources
 from .variables import Variables
-from .vitals import Vitals
 from .why import Explanations
-from .worker_events import WorkerEvents
 from .workers import Workers
 
 log = logging.getLogger("farhand")
 
 
-class Services:
-    """What the web and the gateway are given."""
+class Services(Dispatch):
+    """What the web and the gateway are given: what jobs pass through, and what people ask for."""
 
     def __init__(
         self,
@@ -70,56 +53,15 @@ class Services:
         import_timeout_s: float = TIMEOUT_S,
         import_again_s: float = AGAIN_S,
     ) -> None:
-        self.store = store
-        self.times = times
-        self.blobs = Blobs(home / "blobs")
+        super().__init__(store, home, times, environment, reserve_after_s, import_timeout_s, import_again_s)
         self.masker = Masker()
-        self.bus = Bus()
-        self.fleet = Fleet(times)
-        self.queue = Queue(self.fleet.kin_of)
-        wakeup = Wakeup()
-        self.imports = ImportChecks(self.fleet, wakeup, self.blobs.has, import_timeout_s, import_again_s)
-        self.fitness = Fitness(self.fleet, self.imports, self.queue, wakeup)
-        consequences = Consequences(self.queue, self.fleet, self.bus, wakeup, self.fitness)
-        self.vitals = Vitals(self.bus)
-        self.worker_events = WorkerEvents(store, self.bus)
-        self.rescuer = Rescuer(store, self.fleet, consequences, self.worker_events)
-        self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, wakeup)
-        self.tokens = Tokens(store, home, environment, on_end=self.operations.expel)
-        self.machines = Machines(store, self.tokens, self.fleet, self.queue, self.bus, wakeup)
-        self.dispatcher = Dispatcher(
-            store,
-            self.queue,
-            self.fleet,
-            consequences,
-            self.bus,
-            wakeup,
-            self.fitness,
-            self.vitals.handed_over,
-            reserve_after_s,
-            self.machines,
-        )
-        self.attachments = Attachments(
-            store,
-            self.fleet,
-            self.rescuer,
-            consequences,
-            self.bus,
-            wakeup,
-            self.fitness,
-            self.worker_events,
-        )
-        self.overdue = Overdue(store, self.fleet, consequences)
-        self.reports = Reports(
-            store, consequences, self.fleet, self.imports, self.overdue.look, self.dispatcher
-        )
         self.inbox = Inbox(home, store, self.blobs, self.bus)
         self.flows = Flows(store)
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
-        self.runs = Runs(store, self.queue, self.fleet, consequences, self.masker, self.dispatcher)
+        self.runs = Runs(store, self.queue, self.fleet, self.consequences, self.masker, self.dispatcher)
         self.resources = Resources(self.fleet, self.queue, self.machines.outstanding)
         self.explanations = Explanations(self.runs, self.queue)
-        self.scheduler = Scheduler(store, self.runs, consequences, self.bus)
+        self.scheduler = Scheduler(store, self.runs, self.consequences, self.bus)
         self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.fitness.offered)
         self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
@@ -143,30 +85,9 @@ class Services:
         """Read from the store what is queued and who holds what; begin the loops. The socket listens."""
         for name in await self.secrets.load():
             log.error("the secret %r was sealed with another key; put the key back, or set it anew", name)
-        for job in await self.store.jobs.held():
-            if job.lease is not None:
-                self.fleet.hold(self.fleet.member(job.worker or LOCAL_WORKER), job, job.lease)
-        for job in await self.store.jobs.queued():
-            self.queue.add(self.queue.steady.of(job), self.queue.steady.now())
-        for worker in await self.store.workers.list():
-            if worker.state != "offline":
-                self.fleet.member(worker.name)
-        for member in self.fleet:
-            known = await self.store.workers.get(member.name)
-            if known is not None:
-                member.labels, member.parallel = frozenset(known.labels), known.parallel
-                member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
-                member.python, member.environment = known.python, known.environment
-                member.checkout, member.git = known.checkout, known.git
-                member.jti, member.drained_by = known.jti, known.drained_by
-                member.inventory = inventory_of(known.reported.get("inventory"))
-                member.service_host = known.reported.get("service_host", "")
-        self.fitness.flows(checked_out(await self.store.flows.list()))
+        await self.load()
         await self.inbox.reconcile()
-        self.vitals.start()
-        self.dispatcher.start()
-        self.rescuer.begin()
-        self.overdue.start()
+        self.begin()
         self.inbox.start()
         self.pruner.start()
         self.dispatcher.release()
@@ -175,10 +96,7 @@ class Services:
         """End the loops; the store stays open."""
         self.dispatcher.hold_back()
         await self.scheduler.stop()
-        await self.dispatcher.stop()
-        await self.dispatcher.settle()
-        await self.rescuer.stop()
-        await self.overdue.stop()
+        await self.end()
         await self.inbox.stop()
         await self.pruner.stop()
         await self.vitals.stop()

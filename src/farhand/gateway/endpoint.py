@@ -6,6 +6,7 @@ import logging
 from dataclasses import asdict
 
 from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from farhand_worker import protocol
@@ -26,6 +27,10 @@ class Endpoint:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The endpoint as an application of its own."""
+        await self.attach(WebSocket(scope, receive, send))
 
     async def attach(self, websocket: WebSocket) -> None:
         """Let a worker with a valid token in; whoever has none is told so before the handshake ends."""
