@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import sys
 import time
@@ -25,7 +24,7 @@ from ..model import DECLARED, Flow, Json, Version
 from ..store import Store
 from .bus import Bus, Notice
 from .packing import Found, bundle
-from .projects import check_name
+from .projects import check_name, version_of
 from .pruner import Pruner
 from .runs import Runs
 
@@ -68,7 +67,7 @@ class Declared:
         if said.flow is None:
             raise InvalidDocument(said.message, mistakes=said.mistakes)
         flow = await asyncio.to_thread(self._packed, name, said.flow, said.files)
-        version = Version(name, 0, etag_of(document), document, flow.bundle, flow.fingerprint, created_by=who)
+        version = version_of(flow, document, who)
         kept = await self._store.versions.put(flow, version, expected, time.time())
         self._bus.publish(Notice("project"))
         return kept
@@ -133,12 +132,6 @@ class Declared:
             bundle=digest_of(content),
             fingerprint=digest_of(manifest),
         )
-
-
-def etag_of(document: Json) -> str:
-    """The version of a document as a change may name it."""
-    text = msgspec.json.encode(document, order="sorted")
-    return hashlib.sha256(text).hexdigest()[:32]
 
 
 async def _checked(name: str, document: Json) -> Said:

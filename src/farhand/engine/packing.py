@@ -62,6 +62,7 @@ class Found:
     schedules: tuple[Timed, ...] = ()
     fingerprint: str = ""
     git: str = ""
+    document: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

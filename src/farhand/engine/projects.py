@@ -9,14 +9,16 @@ import re
 import time
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from .. import timing
 from ..blobs import Blobs
 from ..errors import Conflict, FarhandError, NotFound, Usage
-from ..model import NAME_PATTERN, RESERVED_NAMES, Flow, Project, Schedule, Trouble
+from ..model import NAME_PATTERN, RESERVED_NAMES, Flow, Json, Project, Schedule, Trouble, Version
 from ..sdk import parameters
 from ..store import Store
 from ..suitability import BadSpecifier, python_fits
@@ -38,6 +40,7 @@ class Checked:
     schedules: list[Schedule]
     troubles: list[Trouble]
     conflicts: bool = False
+    versions: list[Version] = field(default_factory=list[Version])
 
 
 class Projects:
@@ -94,6 +97,7 @@ class Projects:
             _project(packed.name, SERVED, str(root), packed.offer, checked.troubles),
             [*checked.flows, *kept],
             [*checked.schedules, *schedules],
+            checked.versions,
             inspected,
         )
         return checked
@@ -119,7 +123,7 @@ class Projects:
             said = "; ".join(f"{trouble.file}: {trouble.error}" for trouble in checked.troubles)
             raise Conflict(said) if checked.conflicts else Usage(said)
         project = _project(name, DEPLOYED, place, offer, [])
-        await self._keep(project, checked.flows, checked.schedules)
+        await self._keep(project, checked.flows, checked.schedules, checked.versions)
         return await self.get(name)
 
     async def note(self, name: str, error: str) -> None:
@@ -130,9 +134,14 @@ class Projects:
             self._bus.publish(Notice("project"))
 
     async def _keep(
-        self, project: Project, flows: list[Flow], schedules: list[Schedule], inspected: Sequence[str] = ()
+        self,
+        project: Project,
+        flows: list[Flow],
+        schedules: list[Schedule],
+        versions: list[Version],
+        inspected: Sequence[str] = (),
     ) -> None:
-        await self._store.projects.replace(project, flows, schedules, time.time())
+        await self._store.projects.replace(project, flows, schedules, time.time(), versions)
         self._offered(list(inspected), checked_out(await self._store.flows.list()))
         self._scheduler.reload()
         self._bus.publish(Notice("project"))
@@ -157,7 +166,29 @@ def check(project: str, offer: Offer, stored: list[Flow]) -> Checked:
             continue
         flows[found.name] = _flow(project, found, offer.bundle, now)
         schedules += planned
-    return Checked(list(flows.values()), schedules, troubles, conflicts)
+    taken = list(flows.values())
+    return Checked(taken, schedules, troubles, conflicts, _versions(project, taken, offer, now))
+
+
+def _versions(project: str, flows: list[Flow], offer: Offer, now: float) -> list[Version]:
+    """The graphs of the flows that are declared."""
+    documents = {found.name: found.document for found in offer.flows if found.document is not None}
+    return [
+        version_of(flow, documents[flow.name], f"project {project}", now)
+        for flow in flows
+        if flow.name in documents
+    ]
+
+
+def version_of(flow: Flow, document: Json, who: str, now: float = 0.0) -> Version:
+    """A version of a declared flow, its number yet to be given."""
+    return Version(flow.name, 0, etag_of(document), document, flow.bundle, flow.fingerprint, now, who)
+
+
+def etag_of(document: Json) -> str:
+    """What a change may name as the document that it is based on."""
+    text = msgspec.json.encode(document, order="sorted")
+    return hashlib.sha256(text).hexdigest()[:32]
 
 
 def check_name(name: str) -> None:

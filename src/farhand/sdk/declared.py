@@ -189,7 +189,7 @@ class NodeTask(Task[Any]):
         member = self._node.member
 
         def process(**values: Any) -> Values:
-            return sources.call(member, self.load(), values)
+            return sources.call(member, self.load(), **values)
 
         process.__module__ = PACKAGE
         parameters = [inspect.Parameter(name, _ANY_WAY) for name in member.requires]

@@ -112,6 +112,30 @@ class Reader:
                 options[field.option] = given[name]
         return options
 
+    def inputs(self, given: Any) -> List[Input]:
+        """The inputs of a flow."""
+        if not isinstance(given, list):
+            self.say(None, "inputs must be a list")
+            return []
+        return [found for item in given if (found := _input(self, item)) is not None]
+
+    def names(self, node: Optional[str], field: str, given: Any) -> List[str]:
+        """The names of values."""
+        if not isinstance(given, list):
+            self.say(node, f"{field} must be a list of names")
+            return []
+        for name in given:
+            if not is_value_name(name):
+                self.say(node, f"{field}: {_short(name)} is no name that a parameter can have")
+        return [name for name in given if is_value_name(name)]
+
+    def provides(self, node: str, given: Any) -> List[Output]:
+        """The outputs of a node."""
+        if not isinstance(given, list):
+            self.say(node, "provides must be a list")
+            return []
+        return [found for item in given if (found := _output(self, node, item)) is not None]
+
 
 def read(given: Any, judge: Judge = mistakes_in) -> Document:
     """The document of a declared flow. Raises `InvalidDocument` with every mistake.
@@ -125,9 +149,9 @@ def read(given: Any, judge: Judge = mistakes_in) -> Document:
     description = given.get("description", "")
     if not isinstance(description, str):
         reader.say(None, "description must be text")
-    inputs = _inputs(reader, given.get("inputs", []))
+    inputs = reader.inputs(given.get("inputs", []))
     nodes = _nodes(reader, given.get("nodes"))
-    outputs = _names(reader, None, "outputs", given.get("outputs", []))
+    outputs = reader.names(None, "outputs", given.get("outputs", []))
     graph = Graph(tuple(inputs), tuple(node.member for node in nodes), tuple(outputs))
     mistakes = [*reader.mistakes, *mistakes_of(graph)]
     if mistakes:
@@ -155,13 +179,6 @@ def _short(value: Any) -> str:
 # ---------------------------------------------------------------- inputs and outputs
 
 
-def _inputs(reader: Reader, given: Any) -> List[Input]:
-    if not isinstance(given, list):
-        reader.say(None, "inputs must be a list")
-        return []
-    return [found for item in given if (found := _input(reader, item)) is not None]
-
-
 def _input(reader: Reader, item: Any) -> Optional[Input]:
     shape = {"name": item} if isinstance(item, str) else item
     if not isinstance(shape, dict) or not is_value_name(shape.get("name")):
@@ -186,23 +203,6 @@ def _input(reader: Reader, item: Any) -> Optional[Input]:
 
 def _is_type(word: Any) -> bool:
     return isinstance(word, str) and word in TYPES
-
-
-def _names(reader: Reader, node: Optional[str], field: str, given: Any) -> List[str]:
-    if not isinstance(given, list):
-        reader.say(node, f"{field} must be a list of names")
-        return []
-    for name in given:
-        if not is_value_name(name):
-            reader.say(node, f"{field}: {_short(name)} is no name that a parameter can have")
-    return [name for name in given if is_value_name(name)]
-
-
-def _provides(reader: Reader, node: str, given: Any) -> List[Output]:
-    if not isinstance(given, list):
-        reader.say(node, "provides must be a list")
-        return []
-    return [found for item in given if (found := _output(reader, node, item)) is not None]
 
 
 def _output(reader: Reader, node: str, item: Any) -> Optional[Output]:
@@ -258,8 +258,8 @@ def _node(reader: Reader, number: int, item: Any) -> Optional[Node]:
 
 def _python(reader: Reader, node: str, item: Given) -> Optional[Node]:
     """A node of Python source."""
-    requires = _names(reader, node, "requires", item.get("requires", []))
-    provides = _provides(reader, node, item.get("provides", []))
+    requires = reader.names(node, "requires", item.get("requires", []))
+    provides = reader.provides(node, item.get("provides", []))
     member = Member(node, tuple(requires), tuple(provides))
     source = item.get("source")
     if not isinstance(source, str) or not source.strip():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Mapping, Optional, TypeVar, Union, overload
 
 from farhand.errors import InvalidParameters, Usage
@@ -11,7 +13,7 @@ from farhand.errors import InvalidParameters, Usage
 from . import calls
 from .context import current
 from .hooks import Hooks
-from .options import NAME, FlowOptions, Options, hooks_of, refuse_unknown
+from .options import NAME, DeclaredOptions, FlowOptions, Options, hooks_of, refuse_unknown
 from .parameters import Parameters, shown
 from .schedules import listed
 from .script import run_script
@@ -20,10 +22,17 @@ from .steps import Step, declared_by
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .graphs import Graph
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 NAME_CHARS_MAX = 200
+
+
+def _caller_of(frame: FrameType) -> str:
+    """The module whose code a frame runs."""
+    return frame.f_globals.get("__name__", "__main__")
 
 
 def _template(run_name: Optional[str]) -> Optional[str]:
@@ -33,7 +42,7 @@ def _template(run_name: Optional[str]) -> Optional[str]:
 
 
 class Flow(Step[F], Generic[F]):
-    """A decorated flow.
+    """A decorated flow, or one of nodes: ``Flow("train", nodes=[fit], inputs=["lr"], outputs=["score"])``.
 
     Called in a script it runs here, and is recorded; called inside a run it is a call of that run. Its
     parameters are checked and converted by their annotations.
@@ -42,7 +51,45 @@ class Flow(Step[F], Generic[F]):
     word = "flow"
     is_flow = True
 
-    def __init__(self, function: F, options: Options, hooks: Hooks, given: Mapping[str, Any]) -> None:
+    @overload
+    def __init__(self, function: str, /, **declared: Unpack[DeclaredOptions]) -> None: ...
+
+    @overload
+    def __init__(self, function: F, options: Options, hooks: Hooks, given: Mapping[str, Any], /) -> None: ...
+
+    def __init__(self, function: Any, *made: Any, **declared: Any) -> None:
+        self.graph: Optional[Graph] = None
+        self._entry = ""
+        if made:
+            self._decorate(function, *made)
+        else:
+            self._declare(function, declared, _caller_of(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+
+    def _declare(self, name: str, declared: Dict[str, Any], module: str) -> None:
+        """Make the flow of its nodes; docs/declared.md says how."""
+        from . import assembling  # noqa: PLC0415 - for those who declare flows
+
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise Usage(f"the name of a flow matches {NAME.pattern}")
+        function, self.graph, steps = assembling.assemble(name, declared, module)
+        refuse_unknown("flow", declared)
+        self._decorate(function, Options(declared), hooks_of(declared), {**declared, "name": name})
+        self.nodes = list(steps.values())
+
+    @property
+    def entry(self) -> str:
+        """Where it is found: its module, and its function there, or the variable it is kept in."""
+        module = self.function.__module__
+        if self.graph is not None and self._entry == f"{module}:{self.function.__qualname__}":
+            kept = vars(sys.modules.get(module, sys)).items()
+            self._entry = next((f"{module}:{name}" for name, value in kept if value is self), self._entry)
+        return self._entry
+
+    @entry.setter
+    def entry(self, entry: str) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._entry = entry
+
+    def _decorate(self, function: Any, options: Options, hooks: Hooks, given: Mapping[str, Any]) -> None:
         name = given.get("name")
         super().__init__(function, name, options, hooks)
         if not NAME.fullmatch(self.name):

@@ -102,7 +102,17 @@ def described(flow: Flow[Any], file: str) -> Document:
         "tags": flow.options.tags,
         "schedules": [schedule.described() for schedule in flow.schedules],
         "file": file,
+        **_graph_of(flow),
     }
+
+
+def _graph_of(flow: Flow[Any]) -> Document:
+    """The document of a flow that is declared."""
+    if flow.graph is None:
+        return {}
+    from .assembling import described as described_graph  # noqa: PLC0415 - for those who declare flows
+
+    return {"document": described_graph(flow.graph)}
 
 
 def _leave(_number: int, _frame: Any) -> None:

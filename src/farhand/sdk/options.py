@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Labels = Union[str, Sequence[str], None]
 Names = Union[str, Sequence[str], None]
+Provided = Union[str, Mapping[str, Any], Sequence[Union[str, Mapping[str, Any]]], None]
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 POLICIES = ("require", "prefer")
@@ -60,6 +61,8 @@ class TaskOptions(Common, total=False):
 
     process: bool
     durable: bool
+    requires: Names
+    provides: Provided
 
 
 class FlowOptions(Common, total=False):
@@ -70,6 +73,14 @@ class FlowOptions(Common, total=False):
     max_concurrent: Optional[int]
     on_crashed: HookOrHooks
     schedule: Schedules
+
+
+class DeclaredOptions(FlowOptions, total=False):
+    """What ``Flow("name", …)`` takes."""
+
+    nodes: Sequence[Any]
+    inputs: Provided
+    outputs: Names
 
 
 TAKEN: Dict[str, FrozenSet[str]] = {

@@ -53,7 +53,7 @@ def _entry(node: str, module: ModuleType) -> Function:
     return found
 
 
-def call(member: Member, function: Function, values: Values) -> Values:
+def call(member: Member, function: Function, *args: Any, **values: Any) -> Values:
     """Call the entry of a node with what it requires; its outputs by name. Raises `NotDelivered`."""
     streams = {output.name: output for output in member.provides if output.stream}
     if not inspect.isgeneratorfunction(function):
@@ -61,9 +61,9 @@ def call(member: Member, function: Function, values: Values) -> Values:
             raise NotDelivered(
                 f"node {member.id!r} did not deliver {next(iter(streams))!r}: it yields nothing"
             )
-        return member.delivered(function(**values))
+        return member.delivered(function(*args, **values))
     yielded: Dict[str, List[Any]] = {name: [] for name in streams}
-    returned = drain(member, function(**values), streams, yielded)
+    returned = drain(member, function(*args, **values), streams, yielded)
     rest = member._replace(provides=tuple(o for o in member.provides if not o.stream))
     return {**yielded, **rest.delivered(returned)}
 

@@ -27,6 +27,8 @@ from .steps import Step
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from .graphs import Member
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 WaitFor = Union[Future[Any], Iterable[Future[Any]], None]
@@ -44,6 +46,14 @@ class Task(Step[F], Generic[F]):
             raise Usage(
                 f"{self.name} may not name a parameter wait_for: calls of tasks have an option of that name"
             )
+        self.member: Optional[Member] = None
+        """What it takes and gives as a node of a declared flow, where it says so."""
+        if given.get("requires") is not None or given.get("provides") is not None:
+            from . import assembling  # noqa: PLC0415 - for those who declare flows
+
+            self.member = assembling.member_of(self, given)
+            if any(output.stream for output in self.member.provides):
+                self.body = self.invoke = assembling.body_of(self.member, function)
 
     def __call__(self, *args: Any, wait_for: WaitFor = None, **kwargs: Any) -> Any:
         frame = current()
@@ -98,7 +108,9 @@ def task(function: Optional[F] = None, /, **given: Any) -> Union[Task[F], Callab
     ``priority``, ``isolated``, ``crash_retries`` and ``strict_lease`` are for such tasks. With ``process``
     each call runs in a child process, which a timeout or a cancellation kills. ``durable`` waits until the
     server has recorded the outcome before the flow goes on. The hooks are called with a summary of the call,
-    where its flow runs, once it has an outcome that is not replayed. The rest is as for a flow.
+    where its flow runs, once it has an outcome that is not replayed. ``requires`` and ``provides`` (names, or
+    ``{"name", "type", "stream"}``) are what it takes and gives as a node of a ``Flow("name", nodes=[…])``.
+    The rest is as for a flow.
     """
     refuse_unknown("task", given)
     options, hooks = Options(given), hooks_of(given)

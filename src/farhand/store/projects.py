@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import Conflict
-from ..model import Flow, Project, Schedule
+from ..model import Flow, Project, Schedule, Version
 from .database import Database
 from .flows import Flows, replace_flows
 from .guard import Connection
 from .rows import PROJECTS
 from .schedules import replace_schedules
+from .versions import note_version
 
 
 class Projects:
@@ -21,16 +23,23 @@ class Projects:
         self._flows = flows
 
     async def replace(
-        self, project: Project, flows: list[Flow], schedules: list[Schedule], now: float
+        self,
+        project: Project,
+        flows: list[Flow],
+        schedules: list[Schedule],
+        now: float,
+        versions: Sequence[Version] = (),
     ) -> None:
-        """Store what a project has now. What it had before and lacks now is no longer present.
+        """Store what a project has now, with the ``versions`` of its declared flows.
+
+        What it had before and lacks now is no longer present.
 
         Raises `Conflict` when another project has a flow of the same name, or when a project that is
         served from a directory would be overwritten by one that is deployed, or the other way round.
         """
         try:
             await self._database.write(
-                lambda connection: _replace(connection, project, flows, schedules, now)
+                lambda connection: _replace(connection, project, flows, schedules, now, versions)
             )
         finally:
             self._flows.forget()
@@ -68,7 +77,12 @@ def _get(connection: Connection, name: str) -> Project | None:
 
 
 def _replace(
-    connection: Connection, project: Project, flows: list[Flow], schedules: list[Schedule], now: float
+    connection: Connection,
+    project: Project,
+    flows: list[Flow],
+    schedules: list[Schedule],
+    now: float,
+    versions: Sequence[Version],
 ) -> None:
     before = _get(connection, project.name)
     if before is not None and project.origin == "deployed" and before.origin == "served":
@@ -86,6 +100,8 @@ def _replace(
         _retire_served(connection, project.name)
     replace_flows(connection, project.name, flows, now)
     replace_schedules(connection, project.name, schedules, now)
+    for version in versions:
+        note_version(connection, version)
 
 
 def _retire_served(connection: Connection, name: str) -> None:

@@ -51,6 +51,8 @@ OF_PLACED_TASKS: list[tuple[str, Any, str, Any]] = [
 OF_TASKS: list[tuple[str, Any, str, Any]] = [
     ("process", True, "options.process", True),
     ("durable", True, "options.durable", True),
+    ("requires", [], "member.requires", ()),
+    ("provides", "x", "member.provides", ...),
 ]
 OF_FLOWS: list[tuple[str, Any, str, Any]] = [
     ("description", "Every night.", "description", "Every night."),
