@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import pytest
 
 from tests.harness.deployment import FAST, Deployment, Program, deployed, environment, free_port
 from tests.harness.disks import small_disk
-from tests.harness.waiting import eventually
+from tests.harness.processes import alive
+from tests.harness.proxy import Proxy
+from tests.harness.waiting import eventually, throughout
 from tests.lab import postgresql
 
 
@@ -61,6 +63,12 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield target
 
 
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
 class _OnSmallDisk(Deployment):
     """A deployment whose home lies on the small disk."""
 
@@ -74,25 +82,31 @@ class _OnSmallDisk(Deployment):
 
 
 @pytest.mark.fault("2.22")
-def test_runs_end_right_when_a_full_disk_has_room_again(tmp_path: Path, disk: Path) -> None:
+def test_runs_end_right_when_a_full_disk_has_room_again(tmp_path: Path, disk: Path, stack: ExitStack) -> None:
     """B127: the workers report again until it is recorded; nothing is finished but still running."""
     deployment = _OnSmallDisk(tmp_path, disk)
     os.environ["WITNESS_MARK"] = deployment.server.environment["WITNESS_MARK"] = str(tmp_path)
     try:
         deployment.start()
-        deployment.worker("box")
-        gate, seen = tmp_path / "gate", tmp_path / "seen"
+        proxy = stack.enter_context(closing(Proxy(deployment.port)))
+        deployment.worker("box", url=proxy.url, parallel=3)
+        gate, later, seen = tmp_path / "gate", tmp_path / "later", tmp_path / "seen"
+        held = deployment.start_run("waiting_there", path=str(tmp_path / "held"), gate=str(later))
         runs = [deployment.start_run("waiting_there", path=str(seen), gate=str(gate)) for _ in range(2)]
-        for run in runs:
+        for run in [held, *runs]:
             deployment.wait_for_run(run, "running")
+        engine = int((tmp_path / "held").read_text().split()[1])
         ballast = disk / "ballast"
         _fill(ballast)
         gate.touch()
+        proxy.reset()  # the worker has to be let in again by a server that can store nothing
         refused = eventually(lambda: _refusals(deployment) or None, 20, "the server meets the full disk")
         assert refused
         assert {deployment.run(run)["state"] for run in runs} == {"running"}
+        throughout(lambda: alive(engine), 2 * deployment.times.lease_s, "a lease goes on")
         ballast.unlink()
-        for run in runs:
+        later.touch()
+        for run in [*runs, held]:
             ended = deployment.wait_for_run(run, "completed")
             assert ended["attempt"] == 1
         with closing(sqlite3.connect(deployment.home / "farhand.db")) as connection:

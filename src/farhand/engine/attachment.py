@@ -12,14 +12,17 @@ current lease) or taken back (it does not: the hand-off never arrived, or the pr
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
 from farhand_worker import protocol
 
+from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..model import Job, Json, Worker
 from ..store import Store
@@ -31,6 +34,10 @@ from .fleet import AWAITED, OFFLINE, ONLINE, Fleet, Holding, Link, Member
 from .rescuer import Rescuer
 from .service import Wakeup
 from .worker_events import WorkerEvents
+
+log = logging.getLogger("farhand")
+
+_Recording = Callable[[], Awaitable[None]]
 
 _NEVER_ARRIVED = Ending("not_started", "handoff_failed", "the worker never received the job")
 _GONE = Ending("lost", "worker_lost", "the worker's program ended and its engines with it")
@@ -75,6 +82,7 @@ class Attachments:
         self._bus = bus
         self._wakeup = wakeup
         self._events = events
+        self._recordings: set[asyncio.Task[None]] = set()
 
     async def attach(
         self, hello: protocol.Hello, credential: Credential, link: Link, address: str
@@ -95,7 +103,11 @@ class Attachments:
             try:
                 foreign = hello.incarnation not in (None, self._store.meta.incarnation())
                 resume = await self._settle(member, listed, replaced, foreign)
-                await self._record(member, hello, credential, link, address)
+                record = partial(self._record, member, hello, credential, link, address)
+                if contested[0] == hello.instance and _all_listed(member, listed):
+                    await self._record_soon(member, link, record)
+                else:
+                    await record()
             except BaseException:  # whatever it was, the link is not the worker's
                 self.closed(member, link)
                 raise
@@ -287,6 +299,38 @@ class Attachments:
             await self._events.tell("attached", member.name, message, address=address)
         await self._store.tokens.used(credential.jti, now, address)
 
+    async def _record_soon(self, member: Member, link: Link, record: _Recording) -> None:
+        """Record that a known instance is back, which nothing depends on: a store that refuses, or takes its
+        time, costs no lease. What is not recorded within a heartbeat is recorded later."""
+        recording = asyncio.ensure_future(record())
+        done, _ = await asyncio.wait({recording}, timeout=self._fleet.times.heartbeat_s)
+        if done and recording.exception() is None:
+            return
+        follow = asyncio.create_task(self._keep_recording(member, link, recording, record))
+        self._recordings.add(follow)
+        follow.add_done_callback(self._recordings.discard)
+
+    async def _keep_recording(
+        self, member: Member, link: Link, recording: asyncio.Future[None], record: _Recording
+    ) -> None:
+        """Try until it is recorded, for as long as the session lasts."""
+        while True:
+            try:
+                await recording
+                return
+            except FarhandError as error:
+                log.error("that %s is attached could not be stored, trying again: %s", member.name, error)
+            await asyncio.sleep(self._fleet.times.heartbeat_s)
+            if member.link is not link:
+                return
+            recording = asyncio.ensure_future(record())
+
+    async def stop(self) -> None:
+        """Record nothing any more."""
+        for task in self._recordings:
+            task.cancel()
+        await asyncio.gather(*self._recordings, return_exceptions=True)
+
     async def outcomes(self, member: Member) -> list[protocol.Outcome | protocol.Proceed]:
         """What the agent may have missed: the ends of calls that its jobs placed, and that they may go on."""
         found: list[protocol.Outcome | protocol.Proceed] = []
@@ -296,6 +340,11 @@ class Attachments:
             for task in await self._store.tasks.placed(holding.job.id):
                 found.append(protocol.Outcome(holding.job.id, holding.lease, task.key, outcome_body(task)))
         return found
+
+
+def _all_listed(member: Member, listed: list[protocol.Held]) -> bool:
+    """Whether the worker has all that it is believed to hold: nothing of it is still to be taken back."""
+    return member.holdings.keys() <= {held.lease for held in listed}
 
 
 _TOLD = ("inventory", "status_url", "service_host", "shared_paths", "ends_at")

@@ -103,4 +103,5 @@ class Dispatch:
         await self.dispatcher.stop()
         await self.dispatcher.settle()
         await self.rescuer.stop()
+        await self.attachments.stop()
         await self.overdue.stop()

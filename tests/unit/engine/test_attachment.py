@@ -13,6 +13,7 @@ from farhand.engine.attachment import Attached, Credential
 from farhand.engine.fleet import LOST, OFFLINE, ONLINE
 from farhand.errors import StoreFailed
 from farhand.model import Ask, Job
+from farhand.store import Store
 from farhand_worker import protocol
 from tests.unit.engine.records import Clock, FakeLink, a_hello
 from tests.unit.engine.world import World
@@ -120,6 +121,33 @@ async def test_an_attach_that_the_store_cannot_record_leaves_no_dead_session(wor
     answer, _ = await world.attach()
     assert isinstance(answer, Attached)
     assert box.state == ONLINE
+
+
+async def test_a_known_instance_is_back_though_the_store_refuses_and_that_is_recorded_later(
+    store: Store,
+) -> None:
+    world = World(store, protocol.Times().scaled(0.01))
+    _, link, job = await world.worker_with_job()
+    box = world.fleet.member("box")
+    world.attachments.closed(box, link)
+    world.fail_writes(StoreFailed())
+    held = [protocol.as_dict(protocol.Held(job.id, job.lease or 0))]
+    answer, again = await world.attach(a_hello(held=held, host="elsewhere"))
+    assert isinstance(answer, Attached)
+    assert (box.state, box.link, box.busy) == (ONLINE, again, 1)
+    (following,) = world.attachments._recordings
+    await following
+    stored = await world.store.workers.get("box")
+    assert stored is not None
+    assert stored.host == "elsewhere"
+
+
+async def test_what_is_to_be_taken_back_first_waits_for_the_store(world: World) -> None:
+    _, link, _ = await world.worker_with_job()
+    world.attachments.closed(world.fleet.member("box"), link)
+    world.fail_writes(StoreFailed(), times=2)
+    with pytest.raises(StoreFailed):
+        await world.attach()
 
 
 # ---------------------------------------------------------------- coming back
