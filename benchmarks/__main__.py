@@ -1,6 +1,7 @@
 """``python -m benchmarks``: measure, and print every figure with its aim and its ratio to a reference.
 
-``--write`` puts them into docs/benchmarks.md. Part of it is measured by naming parts: pages programs served.
+``--write`` puts them into docs/benchmarks.md. Part of it is measured by naming parts: fleet, pages,
+programs, served, workers.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import farhand
 import farhand_worker
 from farhand.cli.stage import Stage
 
-from . import figures, pages, programs, references, served
+from . import figures, fleet, pages, programs, references, served, workers
 
-PARTS = ("programs", "served", "pages")
+PARTS = ("programs", "served", "workers", "fleet", "pages")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -31,9 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     unknown = sorted(set(asked.parts) - set(PARTS))
     if unknown or (asked.write and asked.parts):
         parser.error(f"no such part: {', '.join(unknown)}" if unknown else "--write needs all parts")
-    os.environ.pop(
-        "PYTHONDONTWRITEBYTECODE", None
-    )  # what is measured is compiled, as whatever pip installs is
+    _compile()
     with tempfile.TemporaryDirectory(prefix="farhand-bench-") as name:
         known, found = measure(Path(name), asked.parts or PARTS)
     print(figures.text(found, known))
@@ -64,6 +63,12 @@ def measure(
     if "served" in parts:
         with Stage(directory, served.FLOWS) as stage:
             found |= served.measure(stage)
+    for part, module in (("workers", workers), ("fleet", fleet)):
+        if part in parts:
+            home = directory / part
+            home.mkdir()
+            with Stage(home, served.FLOWS) as stage:
+                found |= module.measure(stage)
     if "pages" in parts:
         found |= pages.measure(directory)
     return known, found

@@ -19,12 +19,12 @@ _BEGIN, _END = "<!-- figures -->", "<!-- end of figures -->"
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. ``limit`` is what it should not pass (reach, with ``least``), in ``unit``."""
+    """One figure. ``limit`` is what it should not pass (reach, with ``least``), in ``unit``; None: none."""
 
     key: str
     what: str
     unit: str
-    limit: float
+    limit: float | None
     reference: str
     least: bool = False
 
@@ -34,6 +34,8 @@ class Row:
 
     def aim(self) -> str:
         """What it should be."""
+        if self.limit is None:
+            return ""
         return f"{'over' if self.least else 'under'} {self.limit:g} {self.unit}"
 
     def ratio(self, value: float, references: Mapping[str, float]) -> str:
@@ -44,6 +46,8 @@ class Row:
 
     def met(self, value: float) -> bool:
         """Whether it is where it should be."""
+        if self.limit is None:
+            return True
         return value >= self.limit if self.least else value <= self.limit
 
 
@@ -57,6 +61,18 @@ ROWS = (
     Row("remote_runs", "no-op runs on a worker with two slots", "/s", 250, PYTHON, least=True),
     Row("remote_call", "placed no-op call, there and back: median", "ms", 2, ROUND_TRIP),
     Row("remote_calls", "placed no-op calls, two slots", "/s", 800, ROUND_TRIP, least=True),
+    Row("remote_megabyte", "1 MiB to a placed call and back", "MB/s", 200, ROUND_TRIP, least=True),
+    Row(
+        "artifacts", "128 MiB file to a worker, as a share of a plain HTTP copy", "%", 70, PYTHON, least=True
+    ),
+    Row("attach", "worker, from its attaching to user code of a job that waits", "ms", 100, PYTHON),
+    Row("spill", "run that the server has no slot for, until user code on the worker", "ms", 50, ROUND_TRIP),
+    Row("cancel", "cancelling a run on a worker", "ms", 500, ROUND_TRIP),
+    Row("agent_death", "agent killed, until its worker is known as lost", "s", 6, PYTHON),
+    Row("host_death", "machine at a standstill, until its run executes on another", "s", 20, PYTHON),
+    Row("fleet_heartbeats", "1,000 workers that beat: share of a core", "%", 25, PYTHON),
+    Row("fleet_handoff_p99", "hand-off among them: 99th percentile", "ms", 100, ROUND_TRIP),
+    Row("fleet_memory", "memory that they take in the server", "MB", None, PYTHON),
     Row("task_served", "no-op task inside a served run, recorded by its end", "µs", 50, COMMIT),
     Row("task_script", "no-op task inside a script", "µs", 50, COMMIT),
     Row("mapped", "10,000 tasks mapped through threads, in a script", "s", 0.8, PYTHON),

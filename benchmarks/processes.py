@@ -36,6 +36,11 @@ def agent_of(state: Path) -> int:
     return int((state / "lock").read_text().split()[0])
 
 
+def cpu_s(pid: int) -> float:
+    """CPU time of one process so far."""
+    return _own(psutil.Process(pid))
+
+
 def memory_mb(pid: int) -> float:
     """Resident memory."""
     return psutil.Process(pid).memory_info().rss / 1e6

@@ -31,14 +31,10 @@ def measure(stage: Stage) -> dict[str, float]:
     with Caller(stage.url, stage.token) as caller:
         for _ in range(3):  # warms the engines of both
             caller.finish("noop")
-            caller.finish("remote_calls", count=2)
         times = _dispatch(caller)
     found["dispatch"], found["dispatch_p99"] = statistics.median(times) * 1e3, _at(times, 0.99) * 1e3
     found |= _runs(stage, server)
-    found["remote_runs"] = _rate(stage, "noop_there", 300)
     with Caller(stage.url, stage.token) as caller:
-        found["remote_call"] = statistics.median(caller.finish("remote_calls", count=100)) * 1e3
-        found["remote_calls"] = 400 / caller.finish("remote_map", count=400)
         found["task_served"] = _task(caller) * 1e6
         found["log_lines"] = _log_lines(caller)
     return found

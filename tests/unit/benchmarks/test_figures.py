@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import figures, pages, processes, programs, served
+from benchmarks import figures, fleet, pages, processes, programs, served, workers
 from benchmarks.__main__ import main
 from benchmarks.figures import COMMIT, PAGE, PYTHON, ROUND_TRIP, ROWS, Row
 
@@ -16,7 +16,7 @@ REFERENCES = {PYTHON: 0.012, COMMIT: 0.0001, ROUND_TRIP: 0.0001}
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.key)
 def test_every_row_is_measured_somewhere(row: Row) -> None:
-    sources = "".join(map(inspect.getsource, (served, programs, pages, processes)))
+    sources = "".join(map(inspect.getsource, (served, workers, fleet, programs, pages, processes)))
     name = row.key.removeprefix("page_").removeprefix("cpu_")
     assert f'"{name}"' in sources
 
