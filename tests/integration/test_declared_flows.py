@@ -124,6 +124,16 @@ def test_a_failed_node_stops_no_sibling_and_those_after_it_are_skipped(here: Dep
         "last": "skipped",
     }
     assert tasks["last"]["error"]["message"] == "not run, since node 'bad' failed"
+    graph = here.get(f"/runs/{run['id']}/graph")
+    assert graph["declared"]
+    assert {each["id"]: each["state"] for each in graph["shown"]} == {
+        name: task["state"] for name, task in tasks.items()
+    }
+    assert [(each["source"], each["target"], each["names"]) for each in graph["edges"]] == [
+        ("bad", "after", ["x"]),
+        ("after", "last", ["z"]),
+        ("good", "last", ["y"]),
+    ]
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")

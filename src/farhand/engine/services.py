@@ -19,6 +19,7 @@ from .dispatch import Dispatch
 from .doctor import Doctor
 from .flavors import Flavors
 from .flows import Flows
+from .graphs import Graphs
 from .importchecks import AGAIN_S, TIMEOUT_S
 from .inbox import Inbox
 from .invitations import Invitations
@@ -79,6 +80,7 @@ class Services(Dispatch):
             store, self.blobs, lambda: [self.runtime], keep_s=keep_s, keep_audit_s=keep_audit_s
         )
         self.declared = Declared(store, self.blobs, self.runs, self.pruner, self.bus)
+        self.graphs = Graphs(store)
         self.backup = Backup(store, home, self.pruner)
 
     async def start(self) -> None:

@@ -18,6 +18,11 @@ from .rows import TASK_RUNS, optional_json, to_json
 _ENDED = ("completed", "failed", "cancelled", "crashed", "skipped")
 
 
+_WITHOUT_VALUE = ", ".join(
+    "NULL" if column == "value" else column for column in TASK_RUNS.columns.split(", ")
+)
+
+
 class Tasks:
     """Reads the task runs of a run or a job."""
 
@@ -36,6 +41,15 @@ class Tasks:
             return Page(items, str(items[-1].number) if len(rows) > limit else None)
 
         return await self._database.read(read)
+
+    async def shapes(self, run_id: str, limit: int, nested: str | None = None) -> list[TaskRun]:
+        """The first task runs of a run without their values, or those of a flow called inside of it."""
+        within = "" if nested is None else " AND nested = ?"
+        sql = f"SELECT {_WITHOUT_VALUE} FROM task_runs WHERE run = ?{within} ORDER BY number LIMIT ?"
+        values = (run_id, limit) if nested is None else (run_id, nested, limit)
+        return await self._database.read(
+            lambda connection: [TASK_RUNS.load(row) for row in connection.execute(sql, values).fetchall()]
+        )
 
     async def kept(self, job_id: str, after: int = 0, limit: int = 500) -> list[TaskRun]:
         """Kept outcomes of the calls this job made, by number; a later attempt replays them."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import Depends
 
+from .. import graph
 from ..engine.why import Why
 from ..model import TaskRun
 from .access import require
@@ -33,11 +34,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The calls of a run in the order they were made; ``truncated`` when there are more."""
+    """The calls of a run in the order they were made; ``truncated`` when there are more.
+
+    ``shown`` and ``edges`` are what the console draws: the nodes of the document of a ``declared`` flow, with
+    those that have not begun; of other runs the calls, of which many of one name are one node.
+    """
 
     run: str
     nodes: list[Node]
     truncated: bool
+    declared: bool
+    shown: tuple[graph.Node, ...]
+    edges: tuple[graph.Edge, ...]
 
 
 @router.get("/{id}/why", response_model=Why, dependencies=READ)
@@ -47,18 +55,20 @@ async def why(id: str, services: Asking) -> JsonResponse:
 
 
 @router.get("/{id}/graph", response_model=Graph, dependencies=READ)
-async def graph(id: str, services: Asking) -> JsonResponse:
-    """The run's calls, and the calls whose results each one needs."""
+async def run_graph(id: str, services: Asking) -> JsonResponse:
+    """The run's calls, and the calls whose results each one needs; and the graph that the console draws."""
     run = await services.runs.get(id)
+    found = await services.graphs.of(run)
+    drawn = (found.declared, found.nodes, found.edges)
     nodes: list[Node] = []
     after = 0
     while len(nodes) < NODES_MAX:
         page = await services.runs.tasks(run.id, after, 1000)
         nodes.extend(map(_node, page.items))
         if page.next is None:
-            return JsonResponse(Graph(run.id, nodes, False))
+            return JsonResponse(Graph(run.id, nodes, False, *drawn))
         after = page.items[-1].number
-    return JsonResponse(Graph(run.id, nodes, True))
+    return JsonResponse(Graph(run.id, nodes, True, *drawn))
 
 
 def _node(task: TaskRun) -> Node:

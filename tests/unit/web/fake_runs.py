@@ -14,6 +14,7 @@ from farhand.engine.runs import Series
 from farhand.engine.schedules import Planned
 from farhand.engine.why import Why
 from farhand.errors import Conflict, InvalidParameters, NotFound
+from farhand.graph import Graph, of_calls, of_document
 from farhand.model import (
     Artifact,
     Ask,
@@ -263,6 +264,20 @@ class FakeExplanations:
             await self._runs.attempts(id),
             [],
         )
+
+
+class FakeGraphs:
+    """The graph of what a fake run has called."""
+
+    def __init__(self, runs: FakeRuns) -> None:
+        self._runs = runs
+        self.document: Any = None
+
+    async def of(self, run: Run) -> Graph:
+        """That graph."""
+        if self.document is not None:
+            return of_document(self.document, self._runs.task_runs, run.ended_at is not None)
+        return of_calls(self._runs.task_runs)
 
 
 class FakeDeclared:

@@ -30,6 +30,7 @@ from .fake_runs import (
     FakeDeclared,
     FakeExplanations,
     FakeFlows,
+    FakeGraphs,
     FakeProjects,
     FakePruner,
     FakeRuns,
@@ -119,6 +120,7 @@ class FakeServices:
         self.fleet = FakeFleet()
         self.pruner = FakePruner(self.runs, self.flows)
         self.declared = FakeDeclared(self.pruner)
+        self.graphs = FakeGraphs(self.runs)
         self.explanations = FakeExplanations(self.runs)
         self.backup = FakeBackup()
         self.leases = FakeLeases()

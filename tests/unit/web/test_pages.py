@@ -428,3 +428,28 @@ def test_the_workers_page_shows_what_was_asked_of_provisioners_and_what_is_wrong
         assert "Slurm job 4242" in page
         assert "PENDING: Priority" in page
         assert "provisioners.json is no JSON" in page
+
+
+def test_the_graph_of_a_declared_flow_is_drawn_with_states_and_can_be_walked(
+    app: Any, services: FakeServices
+) -> None:
+    odd = '<b>"x"\''
+    services.runs.task_runs = [TaskRun("0run1", "k", 3, "fit", "running")]
+    services.graphs.document = {
+        "inputs": ["lr"],
+        "nodes": [
+            {"id": "fit", "type": "python", "requires": ["lr"], "provides": ["weights"]},
+            {"id": odd, "type": "python", "requires": ["weights"]},
+        ],
+    }
+    text = signed_in(app).get("/runs/0run1/work").text
+    assert 'href="#call-3" class="node python running" aria-label="fit: running"' in text
+    assert '<tr id="call-3">' in text
+    assert "<title>weights</title>" in text
+    assert 'tabindex="0" class="node python waiting"' in text
+    assert odd not in text
+
+
+def test_a_run_whose_calls_need_nothing_has_no_graph(app: Any, services: FakeServices) -> None:
+    services.runs.task_runs = [TaskRun("0run1", "k", 1, "fit", "running")]
+    assert "graph" not in signed_in(app).get("/runs/0run1/work").text

@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response, Stream
 from ...engine.runs import FAILURE
 from ...engine.services import Services
 from ...errors import NotFound
+from ...graph import Drawing, drawn
 from ...lifecycle import RUN, is_terminal
 from ...model import MetricPoint, Run
 from ..access import require
@@ -162,6 +163,7 @@ async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
         "run": run,
         "tasks": page.items,
         "needs": needed(page.items),
+        "graph": await _drawing(services, run),
         "waits": {task.key: why for task in page.items if (why := services.runs.why_waiting(task))},
         "more_tasks": tasks + TASKS if page.next else 0,
         "shown_tasks": tasks,
@@ -170,6 +172,12 @@ async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
         "artifacts": await services.runs.artifacts(run.id),
         "images": SHOWN_IMAGES,
     }
+
+
+async def _drawing(services: Services, run: Run) -> Drawing | None:
+    """The graph as it is drawn; None where there is nothing to be seen in one."""
+    graph = await services.graphs.of(run)
+    return drawn(graph) if graph.edges or graph.declared else None
 
 
 async def points_of(services: Services, run: str) -> list[MetricPoint]:
