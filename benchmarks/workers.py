@@ -36,9 +36,9 @@ def measure(stage: Stage) -> dict[str, float]:
             caller.finish("noop")
             caller.finish("remote_calls", count=2)
         found = _calls(caller)
-        found["artifacts"] = 100 * _copy_s(stage.directory) / _fetch_s(caller)
         found["spill"] = _spill_s(caller) * 1e3
         found["cancel"] = _cancel_s(caller) * 1e3
+    found["artifacts"] = 100 * _copy_s(stage.directory) / _fetch_s(stage)
     found["remote_runs"] = 300 / start_runs(stage.url, stage.token, "noop_there", 300, _CLIENTS)
     found |= _losses(stage, client)
     return found
@@ -70,9 +70,10 @@ def _calls(caller: Caller) -> dict[str, float]:
     return found
 
 
-def _fetch_s(caller: Caller) -> float:
+def _fetch_s(stage: Stage) -> float:
     """A file saved on the server, fetched by the worker for its engine and verified; the best of three."""
-    return min(caller.finish("file_there", SELDOM_S, size=_FILE_BYTES) for _ in range(3))
+    with Caller(stage.url, stage.token) as caller:
+        return min(caller.finish("file_there", SELDOM_S, size=_FILE_BYTES) for _ in range(3))
 
 
 class _Plain(BaseHTTPRequestHandler):

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from farhand.blobs import Blobs, digest_of
+from farhand.blobs import landing as landing_module
 from farhand.errors import DigestMismatch, NotFound, Usage
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +152,19 @@ def test_adopting_what_is_gone_or_here_already_does_nothing(blobs: Blobs, tmp_pa
     blobs.put_bytes(CONTENT)
     blobs.adopt(tmp_path / "gone", DIGEST)
     assert blobs.has(DIGEST)
+
+
+async def test_large_pieces_are_written_of_small_ones_and_what_a_broken_sender_brought_stays(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(landing_module, "_PIECE_BYTES", 4)
+    pieces = [piece async for piece in landing_module.gathered(in_pieces(b"ab", b"", b"cde", b"f"))]
+    assert pieces == [b"abcde", b"f"]
+
+    async def broken() -> AsyncIterator[bytes]:
+        yield CONTENT[:3]
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await blobs.parts.append(DIGEST, "job", 0, broken())
+    assert blobs.parts.received(DIGEST, "job") == 3

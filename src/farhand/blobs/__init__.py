@@ -18,7 +18,7 @@ from collections.abc import AsyncIterable
 from pathlib import Path
 
 from ..errors import NotFound, Usage
-from .landing import Landing
+from .landing import Landing, gathered
 from .parts import Parts
 
 DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
@@ -66,7 +66,7 @@ class Blobs:
         """Keep a blob that arrives in pieces; returns its size. Raises `DigestMismatch`."""
         place = self._place(digest)
         with Landing(place) as landing:
-            async for chunk in chunks:
+            async for chunk in gathered(chunks):
                 await asyncio.to_thread(landing.write, chunk)
             await asyncio.to_thread(landing.settle, digest)
             return landing.size

@@ -5,9 +5,31 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import AsyncIterable, AsyncIterator
 from pathlib import Path
 
 from ..errors import DigestMismatch
+
+_PIECE_BYTES = 1024 * 1024
+
+
+async def gathered(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in large pieces, since each is written by a thread; also what came before an error."""
+    held: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in chunks:
+            held.append(chunk)
+            size += len(chunk)
+            if size >= _PIECE_BYTES:
+                yield b"".join(held)
+                held, size = [], 0
+    except Exception:  # a connection that broke: what it has brought is to be kept
+        if held:
+            yield b"".join(held)
+        raise
+    if held:
+        yield b"".join(held)
 
 
 class Landing:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterable, Callable
 from pathlib import Path
 
 from ..errors import Conflict
-from .landing import check
+from .landing import check, gathered
 
 _READ_BYTES = 1024 * 1024
 
@@ -49,7 +49,7 @@ class Parts:
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             with path.open("ab") as file:
-                async for chunk in chunks:
+                async for chunk in gathered(chunks):
                     await asyncio.to_thread(file.write, chunk)
             return self.received(digest, sender)
         finally:

@@ -23,7 +23,7 @@ _ARTIFACTS = "/api/v1/artifacts/"
 PART_BYTES = 4 * 1024 * 1024
 """What is larger is sent in parts of this size."""
 
-_CHUNK_BYTES = 256 * 1024
+_CHUNK_BYTES = 1024 * 1024
 _TIMEOUT_S = 30.0
 SESSION_HEADER = "Farhand-Session"
 """An instance and its session key: with it a token that has expired since is still good."""
@@ -279,7 +279,10 @@ def _pieces(source: Path, start: int, end: int) -> Iterator[bytes]:
 
 
 def _receive(response: http.client.HTTPResponse, partial: Path) -> str:
-    """Add to what is there when the answer goes on from there, else begin anew; the digest of it all."""
+    """Add to what is there when the answer goes on from there, else begin anew; the digest of it all.
+
+    It is not synced: what a machine loses of its cache is missed when it is next looked for, and fetched.
+    """
     found = hashlib.sha256()
     goes_on = response.status == 206
     if goes_on:
@@ -291,8 +294,6 @@ def _receive(response: http.client.HTTPResponse, partial: Path) -> str:
                 break
             found.update(chunk)
             file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
     return f"sha256:{found.hexdigest()}"
