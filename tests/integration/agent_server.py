@@ -56,6 +56,9 @@ log('begun')
 SLEEP = "time.sleep(600)\n"
 
 TENTH = Times().scaled(0.1)
+PATIENT = replace(TENTH, margin_s=3.0)
+"""For tests of links: a warden that has to wait for a processor is not taken for a stopped one."""
+
 STEADY = replace(TENTH, lease_s=15.0, margin_s=3.0)
 """For tests in which nothing is lost: a machine that stalls for a second ends none of their engines."""
 

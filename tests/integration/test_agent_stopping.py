@@ -14,6 +14,7 @@ import pytest
 from farhand_worker.protocol import Probe, Set
 from tests.integration.agent_server import (
     SLEEP,
+    STEADY,
     STUBBORN,
     TOKEN,
     AgentProcess,
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer().start()
+    server = await FakeServer(STEADY).start()
     yield server
     await server.close()
 
