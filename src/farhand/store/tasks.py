@@ -149,7 +149,7 @@ class TaskBatch:
         self._found: dict[str, str] = {}  # key → state in the store
         self._states: dict[str, str] = {}  # key → state after the events so far
         self._final: set[str] = set()
-        self._rows: dict[str, tuple[Any, ...]] = {}
+        self._latest: dict[str, TaskBegan | Checkpoint] = {}  # of each call: a row is made of no other
         self._facts: dict[str, tuple[Any, ...]] = {}
 
     def load(self, keys: list[str]) -> None:
@@ -179,13 +179,12 @@ class TaskBatch:
             return
         self._states[key] = "running"
         self._final.discard(key)
-        facts = self._facts[key] = (
-            optional_json(event.needs or None), optional_json(event.tags or None), event.nested, flow_run
-        )  # fmt: skip
-        self._rows[key] = (
-            event.name, "running", event.scope, event.index, 0, self._worker,
-            event.at, None, 1, None, None, self._job, *facts,
-        )  # fmt: skip
+        self._latest[key] = event
+        if event.needs or event.tags or event.nested or flow_run:
+            needs, tags = optional_json(event.needs or None), optional_json(event.tags or None)
+            self._facts[key] = (needs, tags, event.nested, flow_run)
+        else:
+            self._facts.pop(key, None)
 
     def ended(self, event: Checkpoint) -> None:
         """The call's outcome. One that was interrupted or failed earlier has run again by now."""
@@ -201,28 +200,38 @@ class TaskBatch:
         if event.kept:
             self._final.add(key)
             self.progressed = True
-        self._rows[key] = (
-            event.name, to, event.scope, event.index, event.attempts, self._worker,
-            event.started_at, event.ended_at, int(event.kept),
-            optional_json(event.value), optional_json(event.error), self._job,
-            *self._facts.get(key, _NO_FACTS),
-        )  # fmt: skip
+        self._latest[key] = event
 
     def flush(self) -> None:
         """Write what has gathered."""
-        if not self._rows:
+        if not self._latest:
             return
         number = next_number(self._connection, self._run)
         new: list[tuple[Any, ...]] = []
         known: list[tuple[Any, ...]] = []
-        for key, row in self._rows.items():
+        for key, event in self._latest.items():
+            row = self._row(event)
             if key in self._found:
                 known.append((*row, self._run, key, self._found[key]))
             else:
                 new.append((*row, self._run, key, number + len(new)))
             self._found[key] = self._states[key]
-        self._rows = {}
+        self._latest = {}
         if new:
             self._connection.executemany(_INSERT, new)
         if known and self._connection.executemany(_UPDATE, known).rowcount != len(known):
             raise IllegalTransition(f"a task run of {self._run} was moved by somebody else")
+
+    def _row(self, event: TaskBegan | Checkpoint) -> tuple[Any, ...]:
+        """What the store has of a call, as its latest event leaves it."""
+        facts = self._facts.get(event.key, _NO_FACTS)
+        if isinstance(event, TaskBegan):
+            return (
+                event.name, "running", event.scope, event.index, 0, self._worker,
+                event.at, None, 1, None, None, self._job, *facts,
+            )  # fmt: skip
+        return (
+            event.name, event.state, event.scope, event.index, event.attempts, self._worker,
+            event.started_at, event.ended_at, int(event.kept),
+            optional_json(event.value), optional_json(event.error), self._job, *facts,
+        )  # fmt: skip
