@@ -14,8 +14,11 @@ import asyncio
 import hashlib
 import os
 import re
+import secrets
 from collections.abc import AsyncIterable
 from pathlib import Path
+
+from farhand_worker.nearby import PROBE
 
 from ..errors import NotFound, Usage
 from .landing import Landing, gathered
@@ -80,6 +83,14 @@ class Blobs:
             while chunk := file.read(1024 * 1024):
                 landing.write(chunk)
             landing.settle(digest)
+
+    def write_probe(self) -> dict[str, str]:
+        """Where the blobs lie, and a new nonce that is written there: who reads it sees this directory."""
+        nonce = secrets.token_hex(16)
+        fresh = self._directory / f".{PROBE}"
+        fresh.write_text(nonce)
+        fresh.replace(self._directory / PROBE)
+        return {"directory": str(self._directory.absolute()), "nonce": nonce}
 
     def older_than(self, moment: float) -> list[str]:
         """Blobs that nobody put or asked for since a moment."""

@@ -76,6 +76,7 @@ class Services(Dispatch):
         self.ready = False
         self.limits: dict[str, int] = {}
         self.runtime = self.blobs.put_bytes(runtime.build())
+        self.blob_probe = self.blobs.write_probe()
         self.pruner = Pruner(
             store, self.blobs, lambda: [self.runtime], keep_s=keep_s, keep_audit_s=keep_audit_s
         )

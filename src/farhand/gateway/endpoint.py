@@ -80,4 +80,5 @@ class Endpoint:
             resume=[protocol.as_dict(resume) for resume in attached.resume],
             labels=sorted(attached.member.labels),
             limits=services.limits,
+            blobs=services.blob_probe,
         )

@@ -20,6 +20,7 @@ from .engines import Pool
 from .environment import user_environment
 from .holdings import Holdings
 from .idle import Idle
+from .nearby import Nearby
 from .observer import Observer
 from .options import Options
 from .orders import Orders
@@ -49,6 +50,7 @@ class Agent:
         self._end: asyncio.Future[int] = self._loop.create_future()
         self._environ, self._withheld = user_environment(os.environ, options.pass_env)
         self._transfer = Transfer(options.token, pin=options.pin, artifacts=options.artifacts)
+        self._nearby = Nearby(None if options.beside_server else options.shared_paths)
         self._cache = Cache(state, self._transfer, options.python, _blobs(options, state))
         self._pool = Pool(state, options.python, self._environ, max(1, options.parallel))
         self._holdings = Holdings(
@@ -302,7 +304,12 @@ class Agent:
     def _welcomed(self, message: Welcome) -> None:
         self._holdings.runtime = message.runtime
         self._holdings.limits = message.limits
+        self._background(self._look_nearby(message))
         self._background(self._prefetch(message.runtime))
+
+    async def _look_nearby(self, message: Welcome) -> None:
+        await self._loop.run_in_executor(None, self._nearby.prove, message.blobs)
+        self._transfer.copy = self._nearby.copy if self._nearby.seen else None
 
     async def _prefetch(self, runtime: str) -> None:
         try:

@@ -252,7 +252,8 @@ class Welcome:
     """The session stands. ``resume`` has one `Resume` (as a dict) for every job in ``Hello.held``.
 
     ``labels`` are those of the token: what this worker may be. ``limits`` may hold ``engine_memory_bytes``
-    (an engine that is larger after a job is not kept) and ``spool_bytes``.
+    (an engine that is larger after a job is not kept) and ``spool_bytes``. ``blobs`` has the ``directory``
+    of the server's blobs, and the ``nonce`` in the file ``probe`` there: a worker that reads it sees them.
     """
 
     type: ClassVar[str] = "welcome"
@@ -265,6 +266,7 @@ class Welcome:
     resume: List[Dict[str, Any]] = field(default_factory=list)
     labels: List[str] = field(default_factory=list)
     limits: Dict[str, int] = field(default_factory=dict)
+    blobs: Optional[Dict[str, str]] = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,94 @@
+"""The server's directory, seen from a worker: proved by a nonce, and no file is believed unread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from farhand.blobs import Blobs
+from farhand_worker.nearby import Nearby
+from farhand_worker.transfer import Claim, Transfer, TransferFailed
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> Blobs:
+    return Blobs(tmp_path / "home" / "blobs")
+
+
+def near(tmp_path: Path, told: dict[str, str] | None, *shared: str) -> Nearby:
+    nearby = Nearby([str(tmp_path), *shared])
+    nearby.prove(told)
+    return nearby
+
+
+def test_a_blob_is_copied_from_a_directory_that_holds_the_nonce(tmp_path: Path, blobs: Blobs) -> None:
+    digest = blobs.put_bytes(b"content")
+    nearby = near(tmp_path, blobs.write_probe())
+    target = tmp_path / "there" / "copy"
+    assert nearby.seen
+    assert nearby.copy(digest, target)
+    assert target.read_bytes() == b"content"
+    assert target.stat().st_ino != blobs.path(digest).stat().st_ino, "what is done to it here stays here"
+    assert not nearby.copy("sha256:" + "0" * 64, target)
+
+
+def test_the_nonce_of_an_earlier_start_proves_nothing(tmp_path: Path, blobs: Blobs) -> None:
+    stale = blobs.write_probe()
+    fresh = blobs.write_probe()
+    assert not near(tmp_path, stale).seen
+    nearby = near(tmp_path, fresh)
+    assert nearby.seen
+    nearby.prove(stale)
+    assert not nearby.seen, "what was proved for a server that is gone is not proved for this one"
+
+
+@pytest.mark.parametrize("probe", [None, "another nonce", ""])
+def test_another_directory_of_the_same_path_proves_nothing(tmp_path: Path, probe: str | None) -> None:
+    (tmp_path / "blobs").mkdir()
+    if probe is not None:
+        (tmp_path / "blobs" / "probe").write_text(probe)
+    assert not near(tmp_path, {"directory": str(tmp_path / "blobs"), "nonce": "the nonce"}).seen
+
+
+def test_only_what_is_shared_is_looked_at(tmp_path: Path, blobs: Blobs) -> None:
+    told = blobs.write_probe()
+    for shared, seen in (
+        ([], False),
+        ([str(tmp_path / "home" / "blo")], False),
+        ([str(tmp_path / "home")], True),
+        (None, True),
+    ):
+        nearby = Nearby(shared)
+        nearby.prove(told)
+        assert nearby.seen == seen
+    assert not near(tmp_path, None).seen
+
+
+def test_a_blob_that_is_not_what_its_digest_says_is_not_taken(tmp_path: Path, blobs: Blobs) -> None:
+    digest = blobs.put_bytes(b"content")
+    blobs.path(digest).write_bytes(b"contents")
+    target = tmp_path / "copy"
+    assert not near(tmp_path, blobs.write_probe()).copy(digest, target)
+    assert list(tmp_path.iterdir()) == [tmp_path / "home"]
+
+
+def test_what_a_job_may_not_have_is_not_copied_either(tmp_path: Path, blobs: Blobs) -> None:
+    digest = blobs.put_bytes(b"content")
+
+    class Asked(Transfer):
+        allowed = True
+
+        def has(self, digest: str, claim: Claim) -> bool:
+            if not self.allowed:
+                raise TransferFailed("not_your_artifact", True, 403)
+            return True
+
+    transfer = Asked("token")
+    transfer.copy = near(tmp_path, blobs.write_probe()).copy
+    transfer.get("/path", digest, tmp_path / "one", Claim("job", 1))
+    assert (tmp_path / "one").read_bytes() == b"content"
+    transfer.allowed = False
+    with pytest.raises(TransferFailed, match="not_your_artifact"):
+        transfer.get("/path", digest, tmp_path / "two", Claim("job", 1))
+    assert not (tmp_path / "two").exists()
