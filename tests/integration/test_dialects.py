@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,8 @@ import pytest
 
 from farhand_worker.masking import MASK
 from farhand_worker.protocol import Times
-from tests.harness.deployment import Deployment, deployed, environment
+from tests.harness.commands import called
+from tests.harness.deployment import Deployment, deployed
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 from tests.optional import need
@@ -110,15 +110,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def call(deployment: Deployment) -> Call:
     def calling(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "farhand", *command],
-            env=environment(deployment.home, deployment.times),
-            cwd=deployment.directory,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return called(deployment, *command)
 
     return calling
 

@@ -6,15 +6,14 @@ import csv
 import io
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.harness.deployment import PLAIN, Deployment, deployed, environment
+from tests.harness.commands import called
+from tests.harness.deployment import PLAIN, Deployment, deployed
 
 PROJECT = """
 from pathlib import Path
@@ -81,15 +80,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
 @pytest.fixture
 def call(deployment: Deployment):
     def calling(*words: str, code: int = 0, cwd: Path | None = None) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "farhand", *words],
-            env=environment(deployment.home, deployment.times),
-            cwd=cwd or deployment.directory,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = called(deployment, *words, cwd=cwd)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.commands import called
 from tests.harness.deployment import Deployment, deployed
 
 FLOWS = """
@@ -44,25 +45,25 @@ def farhand(deployment: Deployment, *arguments: str) -> subprocess.CompletedProc
 
 
 def test_a_day_at_the_command_line(deployment: Deployment) -> None:
-    started = farhand(deployment, "runs", "start", "divide", "-p", "a=7", "--follow")
+    started = called(deployment, "runs", "start", "divide", "-p", "a=7", "--follow")
     assert (started.returncode, started.stdout) == (0, "dividing 7\n3.5\n"), started.stderr
 
-    failed = farhand(deployment, "runs", "start", "divide", "-p", "a=7", "-p", "b=0", "--wait")
+    failed = called(deployment, "runs", "start", "divide", "-p", "a=7", "-p", "b=0", "--wait")
     assert failed.returncode == 1
     assert "ZeroDivisionError" in failed.stderr
     assert failed.stdout == ""
-    assert "ZeroDivisionError" in farhand(deployment, "runs", "show", failed.stderr.split()[0]).stdout
+    assert "ZeroDivisionError" in called(deployment, "runs", "show", failed.stderr.split()[0]).stdout
 
-    wrong = farhand(deployment, "runs", "start", "divide", "-p", "a=many")
+    wrong = called(deployment, "runs", "start", "divide", "-p", "a=many")
     assert (wrong.returncode, wrong.stderr) == (2, "farhand: a: must be a whole number\n")
 
-    page = json.loads(farhand(deployment, "runs", "list", "--flow", "divide", "--json").stdout)
+    page = json.loads(called(deployment, "runs", "list", "--flow", "divide", "--json").stdout)
     assert [run["state"] for run in page["items"]] == ["failed", "completed"]
     assert page["items"][1]["result"] == 3.5
 
-    assert "server" in farhand(deployment, "workers", "list").stdout
-    assert farhand(deployment, "tokens", "create", "server").returncode == 2
-    token = farhand(deployment, "tokens", "create", "gpu1", "--labels", "gpu").stdout.strip()
+    assert "server" in called(deployment, "workers", "list").stdout
+    assert called(deployment, "tokens", "create", "server").returncode == 2
+    token = called(deployment, "tokens", "create", "gpu1", "--labels", "gpu").stdout.strip()
     refused = subprocess.run(
         [sys.executable, "-m", "farhand", "runs", "list", "--url", deployment.url],
         env=deployment.server.environment | {"FARHAND_TOKEN": token},
