@@ -48,11 +48,12 @@ class Reports:
         Raises `StaleLease`, `StoreFailed` (try again), or `ProtocolViolation` for a batch that is malformed
         or leaves a gap.
         """
-        events = [_typed(entry) for entry in event.events]
+        kinds = set(map(type, event.events))
+        events = [_typed(entry) for entry in event.events] if list in kinds else event.events
         if self._imports.owns(event.job):
             return self._imports.record(event.job, event.lease, event.source, event.first, events, worker)
         recorded, grants = await self._record(event, events, worker)
-        started = any(type(each) is protocol.Started for each in events)
+        started = protocol.Started in (kinds if events is event.events else map(type, events))
         if self._fleet.reported(event.job, event.lease, time.monotonic(), started):
             self._limited()
         self._consequences.follow(recorded.changes)

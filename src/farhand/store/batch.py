@@ -28,6 +28,8 @@ from .progress import note_progress
 from .run_blobs import digests_of, name_blobs
 from .tasks import TaskBatch
 
+_OF_CALLS = frozenset({TaskBegan, Checkpoint})
+
 
 class Batch:
     """The events of one transaction. `flush` writes what the handlers below have gathered."""
@@ -52,9 +54,9 @@ class Batch:
 
     def load(self, events: list[Any]) -> None:
         """Read what the store has of the calls these events name."""
-        keys = [event.key for event in events if type(event) in (TaskBegan, Checkpoint)]
+        keys = {event.key: None for event in events if type(event) in _OF_CALLS}
         if keys:
-            self.tasks.load(keys)
+            self.tasks.load(list(keys))
 
     def turn_to(self, label: str | None) -> None:
         """What comes now is from another flow than what came before: its call's key, None for the own."""
