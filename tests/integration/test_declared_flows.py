@@ -7,14 +7,16 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
-from tests.docs.pages import page
+from tests.docs.pages import examples, page
 from tests.harness.deployment import Deployment, deployed
 from tests.harness.waiting import eventually
 
@@ -64,10 +66,11 @@ TRAIN: Document = {
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A server without a project, and a worker called box that has a gpu."""
+    """A server with the flow of the page, and a worker called box that has a gpu."""
     directory = tmp_path_factory.mktemp("declared")
     project = directory / "flows"
     project.mkdir()
+    (project / "here.py").write_text(examples("declared.md")[0])
     with deployed(directory, project=project) as deployment:
         deployment.worker("box", "gpu")
         yield deployment
@@ -253,3 +256,79 @@ def test_independent_nodes_run_at_once(here: Deployment, tmp_path: Path) -> None
     )
     run = here.start_run("pair", one=str(tmp_path / "1"), two=str(tmp_path / "2"))
     assert here.wait_for_run(run)["state"] == "completed"
+
+
+def test_a_flow_of_a_projects_tasks_is_a_declared_flow_too(here: Deployment) -> None:
+    run = here.wait_for_run(here.start_run("train-here", count=3, lr=1))
+    assert run["result"] == {"score": 5.0}
+    (version,) = here.items("/flows/train-here/versions")
+    assert version["created_by"] == "project default"
+    graph = here.get(f"/runs/{run['id']}/graph")
+    assert {each["id"]: each["state"] for each in graph["shown"] if each["kind"] == "task"} == {
+        "prepare": "completed",
+        "fit": "completed",
+        "evaluate": "completed",
+    }
+    answer = here.client.put("/flows/train-here", json=TRAIN)
+    assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+
+
+def test_a_run_keeps_its_version_and_a_killed_engine_repeats_no_finished_node(
+    here: Deployment, tmp_path: Path
+) -> None:
+    gate, witness = tmp_path / "gate", tmp_path / "witness"
+    mark = "def process(place):\n    open(place, 'a').write('one ')\n    return 1\n"
+    wait = (
+        "import os, time\n"
+        "def process(x, gate):\n"
+        "    print('engine', os.getpid())\n"
+        "    while not os.path.exists(gate):\n        time.sleep(0.01)\n"
+        "    return x\n"
+    )
+    nodes = [
+        node("first", mark, ["place"], provides=["x"]),
+        node("second", wait, ["x", "gate"], provides=["y"]),
+    ]
+    document = {"inputs": ["place", "gate"], "outputs": ["y"], "nodes": nodes}
+    here.put("/flows/lasting", document)
+    run = here.start_run("lasting", place=str(witness), gate=str(gate))
+
+    def engines() -> list[int]:
+        return [int(line.split()[1]) for line in here.log_lines(run) if line.startswith("engine ")]
+
+    os.kill(eventually(engines, what="the second node runs")[0], signal.SIGKILL)
+    here.put(
+        "/flows/lasting",
+        {"nodes": [node("other", "def process(): return 2", provides=["y"])], "outputs": ["y"]},
+    )
+    eventually(lambda: len(engines()) == 2, what="the second node runs again")
+    gate.touch()
+    assert here.wait_for_run(run, "completed")["result"] == {"y": 1}
+    assert witness.read_text() == "one "
+    assert here.wait_for_run(here.start_run("lasting"))["result"] == {"y": 2}
+
+
+@pytest.mark.fault("4.21")
+def test_a_frozen_worker_holds_up_no_save_and_an_odd_name_is_refused(here: Deployment) -> None:
+    worker = here.workers["box"]
+    worker.send(signal.SIGSTOP)
+    try:
+        assert here.client.put("/flows/train", json=TRAIN, timeout=20).status_code == 200
+    finally:
+        worker.send(signal.SIGCONT)
+    for name in ("a'b", "$(touch x)", "two\nlines", "x" * 300, "UPPER", "server"):
+        assert here.client.put(f"/flows/{quote(name)}", json=TRAIN).status_code == 400
+    here.wait_for_worker("box", "online", within_s=40)
+
+
+def test_a_file_goes_from_a_node_on_a_worker_to_one_here(here: Deployment) -> None:
+    save = "from farhand import save_artifact\ndef process():\n    return save_artifact(b'weights', name='w.bin')\n"
+    load = "from farhand import load_artifact\ndef process(w):\n    return load_artifact(w).read_bytes().decode()\n"
+    run = run_of(
+        here,
+        "files",
+        node("save", save, provides=[{"name": "w", "type": "artifact"}], device="gpu"),
+        node("load", load, ["w"], provides=[{"name": "text", "type": "str"}]),
+        outputs=["text"],
+    )
+    assert run["result"] == {"text": "weights"}, run["message"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from farhand.placement import Refusal
-from farhand.suitability import REASONS, BadSpecifier, last_word, name_files, python_fits, refusal
+from farhand.suitability import REASONS, BadSpecifier, last_word, name_files, python_fits, refusal, travels
 
 LABEL = Refusal("a", "label_missing", "has no label gpu", True)
 BUSY = Refusal("b", "no_slot", "has 1 of 1 slots taken", False)
@@ -72,3 +72,16 @@ def test_what_is_no_specifier_is_refused(specifier: str) -> None:
 def test_files_are_named_up_to_a_few() -> None:
     assert name_files(["a.py"]) == "a.py"
     assert name_files([f"{n}.py" for n in range(8)]) == "0.py, 1.py, 2.py, 3.py, 4.py and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("entry", "does"),
+    [
+        ("farhand_declared.flow:flow", True),
+        ("farhand_declared.call_0_a:node", True),
+        ("flows:train", False),
+        ("farhand_declared_by_me:train", False),
+    ],
+)
+def test_code_that_was_put_needs_no_checkout(entry: str, does: bool) -> None:
+    assert travels(entry) is does

@@ -125,3 +125,10 @@ async def test_a_job_is_not_begun_on_a_machine_that_is_taken_away_before_it_must
     assert "and it may take 1800 s" in message
     assert (await world.job(short)).state == "leased"
     assert (await world.job(long)).state == "queued"
+
+
+async def test_code_that_was_put_as_a_document_goes_to_a_checkout_like_to_any_worker(world: World) -> None:
+    await attached(world)
+    job = replace(await queued(world, NEW), entry="farhand_declared.flow:flow")
+    found = world.fitness.against(job, world.fleet.member("box"))
+    assert found is None or found.code == "import_check"

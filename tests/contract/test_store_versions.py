@@ -1,0 +1,80 @@
+"""Versions of declared flows: kept in order, changed only from what is there, gone with their flow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from farhand.errors import Changed, Conflict
+from farhand.model import DECLARED, Ask, Flow, JobSettings, Project, Version
+from farhand.store import Store
+
+pytestmark = pytest.mark.anyio
+
+FLOW = Flow("train", DECLARED, "m:flow", "", {}, Ask(), JobSettings(), "sha256:b", "sha256:f")
+
+
+def version(etag: str, fingerprint: str = "sha256:f") -> Version:
+    document: dict[str, Any] = {"nodes": [{"id": 'a "quoted"\n$()'}], "etag": etag}
+    return Version("train", 0, etag, document, "sha256:b", fingerprint, created_by="ada")
+
+
+async def test_each_change_is_a_version_and_the_same_again_is_none(store: Store) -> None:
+    one = await store.versions.put(FLOW, version("e1"), None, 1.0)
+    assert await store.versions.put(FLOW, version("e1"), None, 2.0) == one
+    two = await store.versions.put(FLOW, version("e2", "sha256:g"), None, 3.0)
+    assert [(v.number, v.etag, v.created_at) for v in await store.versions.list("train")] == [
+        (2, "e2", 3.0),
+        (1, "e1", 1.0),
+    ]
+    assert await store.versions.latest("train") == two
+    assert await store.versions.of_code("train", "sha256:f") == one
+    assert await store.versions.of_code("train", "sha256:none") is None
+    assert two.document == version("e2").document
+    found = await store.flows.get("train")
+    assert found is not None
+    assert found.present
+
+
+@pytest.mark.parametrize(
+    ("expected", "taken"), [(None, True), ("e1", True), ("*", True), ("e0", False), ("", False)]
+)
+async def test_a_change_may_name_what_it_is_based_on(store: Store, expected: str | None, taken: bool) -> None:
+    await store.versions.put(FLOW, version("e1"), "", 1.0)
+    if taken:
+        assert (await store.versions.put(FLOW, version("e2"), expected, 2.0)).number == 2
+        return
+    with pytest.raises(Changed):
+        await store.versions.put(FLOW, version("e2"), expected, 2.0)
+    assert len(await store.versions.list("train")) == 1
+
+
+@pytest.mark.parametrize("expected", ["e1", "*"])
+async def test_what_is_not_there_cannot_be_what_a_change_is_based_on(store: Store, expected: str) -> None:
+    with pytest.raises(Changed, match="no such flow yet"):
+        await store.versions.put(FLOW, version("e1"), expected, 1.0)
+    assert await store.flows.get("train") is None
+
+
+async def test_a_flow_of_a_project_is_not_put_and_one_that_was_put_is_no_projects(store: Store) -> None:
+    project = Project("mine", "deployed", "here", "sha256:b", 1, 1)
+    own = replace(FLOW, project="mine")
+    await store.projects.replace(project, [own], [], 1.0, [version("e1")])
+    with pytest.raises(Conflict, match="'mine'"):
+        await store.versions.put(FLOW, version("e2"), None, 2.0)
+    assert [v.etag for v in await store.versions.list("train")] == ["e1"]
+    await store.versions.put(replace(FLOW, name="other"), replace(version("e1"), flow="other"), None, 2.0)
+    with pytest.raises(Conflict):
+        await store.projects.replace(project, [replace(own, name="other")], [], 3.0)
+
+
+async def test_a_flow_that_is_deleted_takes_its_versions_with_it(store: Store) -> None:
+    await store.versions.put(FLOW, version("e1"), None, 1.0)
+    with pytest.raises(Changed):
+        await store.versions.retire("train", "e0", DECLARED)
+    await store.versions.retire("train", "e1", DECLARED)
+    assert await store.retention.delete_flow("train", 2.0) == 0
+    assert await store.versions.list("train") == []
+    assert (await store.versions.put(FLOW, version("e3"), "", 3.0)).number == 1
