@@ -132,6 +132,7 @@ class Server:
         provisioning = Provisioning(
             services.machines,
             config.root or config.home,
+            config.home,
             settings.url,
             settings.pin,
             lambda: self._behind_relays(settings, certificate, store.meta.incarnation()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Case:
             self.scheduler.let(name, state)
 
 
-def slurm(directory: Path, **fields: object) -> Settings:
+def slurm(**fields: object) -> Settings:
     return Settings("slurm", "hpc", (PROFILE,), command_timeout_s=30, **fields)  # type: ignore[arg-type]
 
 
@@ -79,12 +80,17 @@ def scheduler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scheduler:
 def case(request: pytest.FixtureRequest, scheduler: Scheduler, tmp_path: Path) -> Case:
     of_slurm = ("sbatch", "squeue", "scancel")
     made: dict[str, Callable[[], Case]] = {
-        "slurm": lambda: Case(Slurm(slurm(tmp_path)), scheduler, commands=of_slurm),
-        "slurm by ssh": lambda: Case(Slurm(slurm(tmp_path, login="me@login")), scheduler, commands=of_slurm),
-        "command": lambda: Case(Command(command(scheduler)), scheduler),
+        "slurm": lambda: Case(Slurm(slurm(), a_home()), scheduler, commands=of_slurm),
+        "slurm by ssh": lambda: Case(Slurm(slurm(login="me@login"), a_home()), scheduler, commands=of_slurm),
+        "command": lambda: Case(Command(command(scheduler), tmp_path), scheduler),
         "fake": lambda: Case(fake := FakeProvisioner(), None, fake),
     }
     return made[request.param]()
+
+
+def a_home() -> Path:
+    """A short path, as homes have: what ssh keeps lies below it."""
+    return Path(tempfile.mkdtemp(prefix="h-"))
 
 
 def order(name: str = "hpc-gpu-1") -> Order:
@@ -160,7 +166,7 @@ async def test_the_token_is_never_an_argument(case: Case) -> None:
 async def test_what_hangs_is_ended_in_time_and_named(what: str, scheduler: Scheduler, tmp_path: Path) -> None:
     """B074."""
     settings = Settings("slurm", "hpc", (PROFILE,), login="me@login", command_timeout_s=IMPATIENT_S)
-    provisioner = Slurm(settings)
+    provisioner = Slurm(settings, a_home())
     scheduler.faults(**{what: "hang"})
     began = time.monotonic()
     said = ""
@@ -179,7 +185,7 @@ async def test_what_hangs_is_ended_in_time_and_named(what: str, scheduler: Sched
 
 @pytest.mark.fault("4.2")
 async def test_an_ssh_that_would_ask_for_a_password_fails_at_once_and_says_so(scheduler: Scheduler) -> None:
-    provisioner = Slurm(Settings("slurm", "hpc", (PROFILE,), login="me@login"))
+    provisioner = Slurm(slurm(login="me@login"), a_home())
     scheduler.faults(ssh="password")
     with pytest.raises(SubmitFailed, match=r"ssh to me@login failed: .*Permission denied"):
         await provisioner.submit(order())
@@ -189,7 +195,7 @@ async def test_an_ssh_that_would_ask_for_a_password_fails_at_once_and_says_so(sc
 
 @pytest.mark.fault("4.3")
 async def test_banners_of_a_login_shell_are_passed_over(scheduler: Scheduler) -> None:
-    provisioner = Slurm(Settings("slurm", "hpc", (PROFILE,), login="me@login"))
+    provisioner = Slurm(slurm(login="me@login"), a_home())
     scheduler.faults(ssh="banner")
     assert await provisioner.submit(order()) == "4242"
     assert (await provisioner.status([Asked("hpc-gpu-1", "4242")]))["hpc-gpu-1"].reason == "PENDING: Priority"
@@ -197,12 +203,12 @@ async def test_banners_of_a_login_shell_are_passed_over(scheduler: Scheduler) ->
 
 async def test_a_wrapper_without_parsable_and_an_id_with_its_cluster(scheduler: Scheduler) -> None:
     """B072: the wrapper is asked once only."""
-    provisioner = Slurm(slurm(scheduler.directory))
+    provisioner = Slurm(slurm(), a_home())
     scheduler.faults(sbatch="no_parsable")
     assert await provisioner.submit(order()) == "4242"
     assert await provisioner.submit(order("hpc-gpu-2")) == "4243"
     assert scheduler.calls("sbatch") == [["--parsable"], [], []]
-    other = Slurm(slurm(scheduler.directory))
+    other = Slurm(slurm(), a_home())
     scheduler.faults(sbatch="cluster")
     assert await other.submit(order("hpc-gpu-3")) == "4244;alpha"
     await other.cancel([Asked("hpc-gpu-3", "4244;alpha")])
@@ -211,7 +217,7 @@ async def test_a_wrapper_without_parsable_and_an_id_with_its_cluster(scheduler: 
 
 async def test_one_squeue_asks_for_all_and_scancel_comes_in_pieces(scheduler: Scheduler) -> None:
     """B078, B085: 120 machines are one question, and three orders of fifty at most."""
-    provisioner = Slurm(slurm(scheduler.directory))
+    provisioner = Slurm(slurm(), a_home())
     asked = [Asked(f"hpc-gpu-{n}", str(n)) for n in range(120)]
     jobs = {machine.id: [machine.name, "RUNNING", "None"] for machine in asked}
     (scheduler.directory / "jobs").write_text(json.dumps(jobs))
@@ -223,7 +229,7 @@ async def test_one_squeue_asks_for_all_and_scancel_comes_in_pieces(scheduler: Sc
 
 async def test_a_second_job_under_one_name_is_cancelled(scheduler: Scheduler) -> None:
     """B075: an earlier submission came through after all."""
-    provisioner = Slurm(slurm(scheduler.directory))
+    provisioner = Slurm(slurm(), a_home())
     await provisioner.submit(order())
     await provisioner.submit(order())
     assert (await provisioner.status([Asked("hpc-gpu-1", "4243")]))["hpc-gpu-1"].id == "4242"
@@ -231,7 +237,7 @@ async def test_a_second_job_under_one_name_is_cancelled(scheduler: Scheduler) ->
 
 
 async def test_a_job_that_slurm_has_forgotten_is_none(scheduler: Scheduler) -> None:
-    provisioner = Slurm(slurm(scheduler.directory))
+    provisioner = Slurm(slurm(), a_home())
     assert await provisioner.status([Asked("hpc-gpu-1", "7")]) == {}
 
 
@@ -242,9 +248,9 @@ async def test_a_command_that_answers_nonsense_is_told_so(tmp_path: Path) -> Non
     words = (str(script),)
     settings = Settings("command", "cloud", (PROFILE,), submit=words, status=words, cancel=words)
     with pytest.raises(SubmitFailed, match="answered what is not expected"):
-        await Command(settings).submit(order())
+        await Command(settings, tmp_path).submit(order())
     with pytest.raises(SchedulerAway, match="none of pending, running, ended"):
-        await Command(settings).status([Asked("m")])
+        await Command(settings, tmp_path).status([Asked("m")])
     missing = Settings("command", "cloud", (PROFILE,), submit=("/no/such",), status=words, cancel=words)
     with pytest.raises(SubmitFailed, match="cannot be started"):
-        await Command(missing).submit(order())
+        await Command(missing, tmp_path).submit(order())

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from tests.harness.waiting import eventually
 from tests.optional import need
 
@@ -126,6 +128,17 @@ class Slurm:
         daemon = self._daemons.pop(name)
         daemon.terminate()
         daemon.wait(20)
+
+    def kill_node(self, node: str, job: str) -> None:
+        """What the death of a machine looks like: everything on it is gone at once, and nobody says so."""
+        daemon = self._daemons.pop(node)
+        daemon.kill()
+        daemon.wait(20)
+        for of_job in (f"slurmstepd: [{job}.", ""):  # first who would tell of the others' ends
+            for process in psutil.process_iter(["cmdline", "environ"]):
+                line, environ = " ".join(process.info["cmdline"] or []), process.info["environ"] or {}
+                if line.startswith(of_job) if of_job else environ.get("SLURM_JOB_ID") == job:
+                    process.kill()
 
     def stop(self) -> None:
         """Cancel every job, wait for their ends, then end the daemons, the controller after the nodes."""

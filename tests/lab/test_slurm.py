@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import socket
 import sys
 import time
@@ -105,6 +106,14 @@ class Lab:
         settings = {name: value for name, value in settings.items() if value is not None}
         (self.project / "provisioners.json").write_text(json.dumps([settings]))
 
+    def close(self) -> None:
+        """Stop the server in order, which ends its ssh connections, then clear away what is left."""
+        server = self.deployment.server
+        if server.process is not None and server.process.poll() is None:
+            server.send(signal.SIGTERM)
+            server.wait(60)
+        self.deployment.clear()
+
     def outstanding(self) -> list[dict[str, Any]]:
         """The machines that have not ended, as the API shows them."""
         return self.deployment.get("/workers/resources")["machines"]
@@ -134,7 +143,7 @@ def lab(tmp_path: Path, slurm: Slurm) -> Iterator[Lab]:
         made = Lab(tmp_path, slurm, sshd)
         stack.callback(lambda: eventually(lambda: not slurm.ask("squeue", "-h"), 20, "no job is left"))
         stack.callback(lambda: [slurm.ask("scancel", id) for id, _, _ in slurm.jobs()])
-        stack.callback(made.deployment.clear)
+        stack.callback(made.close)
         yield made
 
 
@@ -242,10 +251,7 @@ def test_the_node_of_a_machine_dies_and_its_run_goes_on_elsewhere(lab: Lab, tmp_
     lab.deployment.start()
     run_id, job = begun(lab, tmp_path)
     node = lab.slurm.ask("squeue", "-h", "-j", job, "-o", "%N")
-    lab.slurm.end(node)
-    for process in psutil.process_iter(["pid", "environ"]):
-        if (process.info["environ"] or {}).get("SLURM_JOB_ID") == job:
-            process.kill()
+    lab.slurm.kill_node(node, job)
     lab.slurm.ask("scontrol", "update", f"nodename={node}", "state=down", "reason=dead")
     try:
         _, done = goes_on(lab, tmp_path, run_id)
@@ -304,7 +310,7 @@ def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[La
         made = Lab(tmp_path, slurm, sshd)
         stack.callback(lambda: eventually(lambda: not slurm.ask("squeue", "-h"), 20, "no job is left"))
         stack.callback(lambda: [slurm.ask("scancel", id) for id, _, _ in slurm.jobs()])
-        stack.callback(made.deployment.clear)
+        stack.callback(made.close)
         yield made, net
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -53,7 +54,7 @@ class _Cancelled(msgspec.Struct):
 class Command:
     """Three commands."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, _home: Path) -> None:
         self._settings = settings
         self.interval_s = settings.poll_s
 

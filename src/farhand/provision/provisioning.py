@@ -34,15 +34,18 @@ _LOOK_S = 1.0
 _LOOK_BACK_S = 60.0
 _BREATH_S = 0.1
 Seen = tuple[tuple[int, int, int] | None, ...]
-Kinds = Mapping[str, Callable[[Settings], Provisioner]]
+Kinds = Mapping[str, Callable[[Settings, Path], Provisioner]]
 
 KINDS: Kinds = {"slurm": Slurm, "command": Command}
 """Type → what is one."""
 
 
 class Provisioning(Service):
-    """Every provisioner of ``directory``. ``url`` and ``pin`` are how other machines reach this server, and
-    ``home`` tells where those go that come by ssh; ``forget`` has the server forget a worker."""
+    """Every provisioner of ``directory``, which keeps what it must in ``state``.
+
+    ``url`` and ``pin`` are how other machines reach this server, ``home`` tells where those go that come by
+    ssh; ``forget`` has the server forget a worker.
+    """
 
     name = "provisioning"
 
@@ -50,6 +53,7 @@ class Provisioning(Service):
         self,
         machines: Machines,
         directory: Path,
+        state: Path,
         url: str,
         pin: str = "",
         home: Callable[[], Home] | None = None,
@@ -60,6 +64,7 @@ class Provisioning(Service):
         super().__init__()
         self._machines = machines
         self._directory = directory
+        self._state = state
         self._url = url
         self._pin = pin
         self._home = home
@@ -151,7 +156,7 @@ class Provisioning(Service):
         self._machines.offer(_view(settings) for settings in read)
         for settings in read:
             if settings.name not in self._desks:
-                provisioner = self._kinds[settings.type](settings)
+                provisioner = self._kinds[settings.type](settings, self._state)
                 reach = partial(self._reach, settings)
                 desk = self._desks[settings.name] = Desk(settings, provisioner, self._machines, reach)
                 if settings.route == "ssh" and self._home is not None:

@@ -45,9 +45,11 @@ class Office:
         world.dispatcher._beyond = world.dispatcher._choosing._beyond = self.machines
         kinds = {"command": self._make}
         forget = world.operations.forget
-        self.provisioning = Provisioning(self.machines, self.directory, URL, kinds=kinds, forget=forget)
+        self.provisioning = Provisioning(
+            self.machines, self.directory, self.directory, URL, kinds=kinds, forget=forget
+        )
 
-    def _make(self, settings: Any) -> FakeProvisioner:
+    def _make(self, settings: Any, _: Path) -> FakeProvisioner:
         fake = self.fakes.setdefault(settings.name, FakeProvisioner())
         fake.interval_s = self.interval_s
         return fake

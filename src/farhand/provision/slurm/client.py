@@ -6,6 +6,8 @@ ssh asks nobody for a password (BatchMode), and its connection is kept for a min
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import shlex
 import shutil
 import tempfile
@@ -18,6 +20,9 @@ from .parsing import complaint
 
 _CONNECT_S = 10
 _PERSIST_S = 60
+_SOCKET = "s"
+_PATH_MAX = 86
+"""What ssh leaves of the 107 characters of a socket's path, after what it adds for a moment."""
 
 
 class Failed(Exception):
@@ -25,9 +30,10 @@ class Failed(Exception):
 
 
 class Client:
-    """One place where Slurm's commands are. ``timeout_s`` bounds each call."""
+    """One place where Slurm's commands are. ``timeout_s`` bounds each call; ``home`` is the server's."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, home: Path) -> None:
+        self._wanted = home / "ssh" / hashlib.sha256(settings.name.encode()).hexdigest()[:8]
         self._login = settings.login
         self._key = settings.ssh_key
         self._options = settings.ssh_options
@@ -43,13 +49,25 @@ class Client:
         """What is run for a command of Slurm's."""
         if not self._login:
             return list(words)
-        if self._sockets is None:  # a path of its own, as one below a home may be too long for a socket
-            self._sockets = Path(tempfile.mkdtemp(prefix="farhand-ssh-"))
+        sockets = self._directory()
         options = ["BatchMode=yes", *self._options, f"ConnectTimeout={_CONNECT_S}", "ControlMaster=auto"]
-        options += [f"ControlPath={self._sockets}/%C", f"ControlPersist={_PERSIST_S}"]
+        options += [f"ControlPath={sockets}/{_SOCKET}", f"ControlPersist={_PERSIST_S}"]
         key = ["-i", self._key, "-o", "IdentitiesOnly=yes"] if self._key else []
         flags = [word for option in options for word in ("-o", option)]
         return ["ssh", *flags, *key, self._login, shlex.join(words)]
+
+    def _directory(self) -> Path:
+        """Where the connection is kept, which a server that is started anew finds again.
+
+        The path of a socket is short by nature: below a home that lies deep there is no room for it.
+        """
+        if self._sockets is None:
+            if len(str(self._wanted / _SOCKET)) < _PATH_MAX:
+                self._sockets = self._wanted
+                self._sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
+            else:
+                self._sockets = Path(tempfile.mkdtemp(prefix="farhand-ssh-"))
+        return self._sockets
 
     async def call(self, words: Sequence[str], text: str = "") -> Outcome:
         """How a command ended, whatever it says. Raises `Failed` where it did not run to its end."""
@@ -73,9 +91,8 @@ class Client:
         sockets, self._sockets = self._sockets, None
         if sockets is None:
             return
-        for socket in sockets.iterdir():
-            try:
+        socket = sockets / _SOCKET
+        if socket.exists():
+            with contextlib.suppress(NoSuchCommand):
                 await run(["ssh", "-O", "exit", "-S", str(socket), self._login], "", _CONNECT_S)
-            except NoSuchCommand:
-                break
         shutil.rmtree(sockets, ignore_errors=True)

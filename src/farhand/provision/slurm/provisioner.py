@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ...engine.machines import Check
 from ..config import Settings
@@ -24,10 +25,10 @@ _TRIAL_LOOK_S = 1.0
 class Slurm:
     """One cluster, or several under one squeue."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, home: Path) -> None:
         self._settings = settings
         self.interval_s = settings.poll_s
-        self._client = Client(settings)
+        self._client = Client(settings, home)
         self._parsable = True
         self._preempted: dict[str, float] = {}
         self._clusters = {cluster for p in settings.profiles for cluster in clusters_of(p.sbatch)}
