@@ -11,14 +11,6 @@ import pytest
 from tests.harness.deployment import Deployment, deployed
 from tests.harness.proxy import TO_WORKER, Proxy
 
-PROJECT = """
-from pathlib import Path
-from farhand import flow
-
-@flow(runs_on="worker")
-def reading(at: Path):
-    return len(at.read_text())
-"""
 SIZE = 3_000_000
 
 
@@ -40,21 +32,15 @@ def test_a_large_value_goes_to_such_a_worker_by_the_directory(shared: tuple[Depl
     assert "files come straight from the server's directory" in deployment.workers["box"].text()
 
 
-def test_a_path_outside_of_what_is_shared_is_told(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "reading.py").write_text(PROJECT)
-    for name in ("shared", "apart"):
-        (tmp_path / name).write_text("text")
-    (tmp_path / "server").mkdir()
-    with deployed(tmp_path / "server", project=tmp_path / "project") as deployment:
-        deployment.worker("box", options=["--shared-path", str(tmp_path / "shared")])
-        for name, told in (("shared", []), ("apart", [str(tmp_path / "apart")])):
-            run = deployment.wait_for_run(
-                deployment.start_run("reading", at=str(tmp_path / name)), "completed"
-            )
-            assert run["result"] == 4
-            events = deployment.items("/events", run=run["id"], kind="run.local_path_on_worker")
-            assert [event["details"]["path"] for event in events] == told
-            assert any(
-                "is a path of this machine alone" in t for t in deployment.log_lines(run["id"])
-            ) == bool(told)
+def test_a_path_outside_of_what_is_shared_is_told(shared: tuple[Deployment, Proxy], tmp_path: Path) -> None:
+    deployment, _ = shared
+    for place, told in ((deployment.directory, []), (tmp_path, [str(tmp_path / "file")])):
+        (place / "file").write_text("text")
+        run = deployment.wait_for_run(deployment.start_run("reading", at=str(place / "file")), "completed")
+        assert run["result"] == 4
+        events = deployment.items("/events", run=run["id"], kind="run.local_path_on_worker")
+        assert [event["details"]["path"] for event in events] == told
+        lines = [
+            line for line in deployment.log_lines(run["id"]) if "is a path of this machine alone" in line
+        ]
+        assert len(lines) == len(told)

@@ -64,6 +64,12 @@ def waiting_for_a_machine(path: str, number: int) -> int:
     return later(path) + number - number
 
 
+@flow(runs_on="worker")
+def reading(at: Path) -> int:
+    """How much there is in a file, where this runs."""
+    return len(at.read_text())
+
+
 @task(device="steady", crash_retries=0)
 def long_call(path: str, gate: str) -> str:
     """Leave a line, and wait for a file."""
