@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import json
 import logging
 import os
@@ -175,6 +176,9 @@ class Server:
         """Load the application, wait for the first look at the project, then say that everything is there."""
         app = await asyncio.to_thread(_application, services, front.settings)
         front.open(app)
+        if not gc.isenabled():  # the command has it rest while all this is loaded, which stays
+            gc.freeze()
+            gc.enable()
         if watcher is not None:
             self._tell(self._config.root, await watcher.ready())
         services.scheduler.start()

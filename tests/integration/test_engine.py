@@ -262,3 +262,10 @@ def test_big_results_and_artifacts_become_blobs_named_before_use(begin: Begin) -
     agent.keep_outcomes()
     agent.run("pipeline:main")
     assert agent.events("checkpoint") == []
+
+
+def test_user_code_finds_the_garbage_collector_at_work_and_the_engine_out_of_its_way(
+    begin: Begin,
+) -> None:
+    agent = begin("import gc\n@flow\ndef main(): return [gc.isenabled(), gc.get_freeze_count() > 0]\n")
+    assert json.loads(agent.run("pipeline:main")["value"]["text"]) == [True, True]

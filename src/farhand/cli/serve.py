@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -70,6 +71,7 @@ def serve(
 
     DIRECTORY holds the flows it offers. The console's address is printed as a link that signs in once.
     """
+    gc.disable()  # what is loaded stays; the server turns it on once it is all there
     from .. import config
     from ..logs import configure_logging
     from ..server import Server
