@@ -14,7 +14,7 @@ from ..resources import Capacity
 from .changes import Effects, Leased
 from .guard import Connection
 from .jobs import lease_job
-from .moves import load_job
+from .moves import load_job_and_run, load_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,13 @@ def settle_claims(
 def _settle(
     connection: Connection, effects: Effects, claim: Claim, placed: Job | None, now: float
 ) -> Leased | None:
-    job = load_job(connection, claim.job) if claim.job else placed
-    if job is None:
+    if claim.job:
+        found = load_job_and_run(connection, claim.job)
+    else:
+        found = None if placed is None else (placed, load_run(connection, placed.run))
+    if found is None:
         return None
-    leased = lease_job(connection, job, claim.worker, claim.capacity, now, claim.git, claim.fell_back)
+    leased = lease_job(connection, *found, claim.worker, claim.capacity, now, claim.git, claim.fell_back)
     if leased is not None:
-        effects.enqueued.pop(job.id, None)
+        effects.enqueued.pop(leased.job.id, None)
     return leased

@@ -44,7 +44,7 @@ _ERRORS = {
 class End:
     """How an attempt ended, with what user code left, and when by the clock of whoever saw it.
 
-    ``start`` is the attempt's start, if that is to be written with its end.
+    ``start`` is the attempt's start, if that is to be written with its end; ``alone``: nothing was called.
     """
 
     ending: Ending
@@ -52,6 +52,7 @@ class End:
     value: Json | None = None
     error: Json | None = None
     start: Unwritten | None = None
+    alone: bool = False
 
     @property
     def job_in_store(self) -> Job | None:
@@ -290,7 +291,7 @@ def _finish_run(
         connection, effects, run, outcome.state, outcome.reason, outcome.message, now, end.start,
         ended_at=outcome.at, result=outcome.value, error=outcome.error,
     )  # fmt: skip
-    if _has_open_calls(connection, job.run):
+    if not end.alone and _has_open_calls(connection, job.run):
         close_calls(connection, effects, job.run, now)
         close_tasks(connection, job.run, left_behind(outcome.state), outcome.at)
         close_called(connection, effects, ended, now, outcome.at, job)

@@ -24,7 +24,7 @@ from .changes import Changes, Effects, Leased
 from .database import Database
 from .endings import fail_queued
 from .guard import Connection
-from .moves import change_job, load_job, load_run, move_job, move_run
+from .moves import change_job, load_job, load_job_and_run, move_job, move_run
 from .rows import ATTEMPTS, JOBS
 from .tasks import count_kept
 
@@ -87,10 +87,10 @@ class Jobs:
         """
 
         def write(connection: Connection) -> Leased | None:
-            job = load_job(connection, job_id)
-            if job is None:
+            found = load_job_and_run(connection, job_id)
+            if found is None:
                 return None
-            return lease_job(connection, job, worker, capacity, now, git, fell_back)
+            return lease_job(connection, *found, worker, capacity, now, git, fell_back)
 
         return await self._database.write(write)
 
@@ -112,19 +112,20 @@ class Jobs:
 def lease_job(
     connection: Connection,
     job: Job,
+    run: Run,
     worker: str,
     capacity: Capacity,
     now: float,
     git: str,
     fell_back: bool,
 ) -> Leased | None:
-    """A lease on a job as it is stored; None where `Jobs.lease` says so."""
+    """A lease on a job of a run, both as they are stored; None where `Jobs.lease` says so."""
     columns = columns_of_lease(connection, job, worker, capacity, fell_back)
     if columns is None:
         return None
     job = move_job(connection, job, "leased", **columns)
     add_attempt(connection, job, now, git)
-    run = _take(connection, job, worker, now)
+    run = _take(connection, job, run, worker, now)
     again = job.attempt > 1
     kept = count_kept(connection, job.id) if again or run.retry_of else 0
     return Leased(job, run, kept, nested.open_keys(connection, job.run) if again else {})
@@ -210,9 +211,8 @@ def live_runs_of(connection: Connection, flow: str) -> int:
     return int(row[0])
 
 
-def _take(connection: Connection, job: Job, worker: str, now: float) -> Run:
+def _take(connection: Connection, job: Job, run: Run, worker: str, now: float) -> Run:
     """Show the hand-off where people look: on the run, or on the call's task run."""
-    run = load_run(connection, job.run)
     if job.kind == "run":
         message = f"handed to {worker}"
         return move_run(

@@ -44,6 +44,16 @@ Note = tuple[float, str, str, str | None, str | None, str]
 """A row of the event log: at, kind, message, run, worker, details as JSON."""
 
 
+_PAIR = f"SELECT {JOBS.of('j')}, {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id = ?"
+_JOB_COLUMNS = JOBS.columns.count(",") + 1
+
+
+def load_job_and_run(connection: Connection, job_id: str) -> tuple[Job, Run] | None:
+    """The job and its run, or None."""
+    row = connection.execute(_PAIR, (job_id,)).fetchone()
+    return None if row is None else (JOBS.load(row[:_JOB_COLUMNS]), RUNS.load(row[_JOB_COLUMNS:]))
+
+
 @dataclass(frozen=True, slots=True)
 class Unwritten:
     """A start that is written together with the end it was reported with: what the store has until then.

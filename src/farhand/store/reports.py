@@ -18,6 +18,7 @@ import msgspec
 from farhand_worker.protocol import (
     Blocked,
     Call,
+    Checkpoint,
     Exit,
     LocalPath,
     ProtocolViolation,
@@ -53,7 +54,7 @@ from .moves import (
     noted,
     rename_run,
 )
-from .rows import JOBS, storable
+from .rows import JOBS, RUNS, Row, storable
 from .run_blobs import digests_of
 
 LOCAL_PATH = "run.local_path_on_worker"
@@ -150,10 +151,11 @@ class Reports:
 
 
 _FIND = (
-    f"SELECT {JOBS.columns}, (SELECT seq FROM recorded WHERE job = ? AND lease = ? AND source = ?)"
-    " FROM jobs WHERE id = ?"
+    f"SELECT (SELECT seq FROM recorded WHERE job = ? AND lease = ? AND source = ?), {JOBS.of('j')}"
+    f", {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id = ?"
 )
-"""A job, and how much of one of its spools is recorded."""
+"""How much of one of a job's spools is recorded, the job, and its run."""
+_RUN_AT = 1 + len(JOBS.columns.split(", "))
 
 
 def _record(
@@ -168,19 +170,19 @@ def _record(
     claims: Sequence[Claim],
 ) -> Recorded:
     row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
-    recorded = 0 if row is None else int(row[-1] or 0)
+    recorded = 0 if row is None else int(row[0] or 0)
     last = first + len(events) - 1
     if last <= recorded:
         return Recorded(recorded, Changes(), settle_claims(connection, Effects(), claims, now))
     if first < 1:
         raise ProtocolViolation(f"events are numbered from 1, not from {first}")
-    job = None if row is None else JOBS.load(row[:-1])
-    if job is None or not holds(job, lease) or worker not in (None, job.worker):
+    job = None if row is None else JOBS.load(row[1:_RUN_AT])
+    if row is None or job is None or not holds(job, lease) or worker not in (None, job.worker):
         raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
     if first > recorded + 1:
         raise ProtocolViolation(f"events {recorded + 1} to {first - 1} of job {job_id} are missing")
     effects = Effects()
-    _apply(connection, effects, job, events[recorded + 1 - first :], now)
+    _apply(connection, effects, job, row[_RUN_AT:], events[recorded + 1 - first :], now)
     connection.execute(
         "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
@@ -196,14 +198,20 @@ class _Reported(Batch):
     held: Job
     ended: bool = False
     brief: bool = False  # it holds a start and the end, and nothing that looks at the state between them
+    plain: bool = False  # and it is all that there is of the job's first attempt, which called nothing
     start: Unwritten | None = None
+    run_row: Row | None = None  # the run as it was before the events, while none of them can have changed it
 
 
-def _apply(connection: Connection, effects: Effects, job: Job, events: list[Any], now: float) -> None:
+def _apply(
+    connection: Connection, effects: Effects, job: Job, run: Row, events: list[Any], now: float
+) -> None:
     batch = _Reported(connection, effects, job.run, now, job)
     batch.held = job
     kinds = set(map(type, events))
     batch.brief = type(events[-1]) in _ENDS and kinds <= _BRIEF and not _calls_flows(kinds, events)
+    batch.plain = batch.brief and job.attempt == 1 and kinds.isdisjoint(_CALLS)
+    batch.run_row = run if type(events[0]) is Started else None
     batch.load(events)
     for event in events:
         if batch.ended:
@@ -270,7 +278,9 @@ def _on_started(batch: _Reported, event: Started) -> None:
 
 def _begin_run(batch: _Reported, event: Started) -> None:
     """The run is running; written at once, unless its end is written in a moment."""
-    connection, run = batch.connection, load_run(batch.connection, batch.held.run)
+    connection, row = batch.connection, batch.run_row
+    run = load_run(connection, batch.held.run) if row is None else RUNS.load(row)
+    batch.run_row = None
     if run.state != "starting":
         return
     message = f"running on {batch.held.worker}"
@@ -335,7 +345,9 @@ def _on_result(batch: _Reported, event: Result) -> None:
         job = batch.held
         batch.effects.unfit.append(Unfit(job, job.worker or "", event.reason, event.message, event.error))
     batch.blobs |= digests_of(event.value)
-    _end(batch, End(ending_of(event), event.at, event.value, event.error, batch.start))
+    started = None if batch.start is None else batch.start.run
+    alone = batch.plain and started is not None and started.retry_of is None
+    _end(batch, End(ending_of(event), event.at, event.value, event.error, batch.start, alone))
 
 
 def _on_exit(batch: _Reported, event: Exit) -> None:
@@ -361,6 +373,7 @@ def _end(batch: _Reported, end: End) -> None:
 
 
 _ENDS = frozenset({Result, Exit})
+_CALLS = frozenset({TaskBegan, Checkpoint})
 _BRIEF = STREAMED | _ENDS | {Started}
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {

@@ -100,6 +100,10 @@ class Mapper(Generic[R]):
         }
         self._decoders = [(names.index(name), decode) for name, decode in self._readers.items()]
 
+    def of(self, table: str) -> str:
+        """The columns, where the table goes by another name beside others."""
+        return ", ".join(f"{table}.{name}" for name in self.columns.split(", "))
+
     def load(self, row: Row) -> R:
         """The record in a row of `columns`."""
         values = list(row)
