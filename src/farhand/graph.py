@@ -48,11 +48,15 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The nodes and edges of a run; ``declared`` when they come from a document."""
+    """The nodes and edges of a run; ``declared`` when they come from a document.
+
+    ``truncated`` when there are more calls than were looked at.
+    """
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
     declared: bool = False
+    truncated: bool = False
 
 
 # ---------------------------------------------------------------- what there is
@@ -157,6 +161,7 @@ class Drawing:
     lines: tuple[Line, ...]
     width: int
     height: int
+    truncated: bool = False
 
 
 def drawn(graph: Graph) -> Drawing:
@@ -177,7 +182,7 @@ def drawn(graph: Graph) -> Drawing:
         Line(edge, _path(chain, tops, column[edge.source])) for edge, chain in zip(shown, chains, strict=True)
     ]
     width = max(len(columns) * (WIDTH + ACROSS) - ACROSS, WIDTH)
-    return Drawing(tuple(places), tuple(lines), width, max(height, HEIGHT))
+    return Drawing(tuple(places), tuple(lines), width, max(height, HEIGHT), graph.truncated)
 
 
 def _columns(graph: Graph) -> dict[str, int]:
