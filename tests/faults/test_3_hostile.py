@@ -17,8 +17,11 @@ from tests.harness.witnesses import words
 
 pytestmark = pytest.mark.fault("3.25")
 
-VIOLATION, TOO_BIG = 1002, 1009
+VIOLATION, NOT_UTF_8, TOO_BIG = 1002, 1007, 1009
 HUNDRED_MB = 100_000_000
+PATIENT = replace(FAST, lease_s=60, handoff_s=30)
+"""A peer that never beats stays, however slow this machine is now."""
+
 BLOB = "sha256:" + "0" * 64
 
 
@@ -47,7 +50,7 @@ class Scene:
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     directory = tmp_path_factory.mktemp("hostile")
-    with deployed(directory, times=replace(FAST, lease_s=60)) as server:  # a peer that never beats stays
+    with deployed(directory, times=PATIENT) as server:
         steady = server.worker("steady")
         gate, witnessed = directory / "gate", directory / "witness"
         run = server.start_run("waiting_there", path=str(witnessed), gate=str(gate))
@@ -105,6 +108,17 @@ def test_a_frame_of_100_mb_is_refused_at_its_first_bytes(scene: Scene, begin: Ca
     assert code == TOO_BIG
     assert "exceeds limit" in why
     eventually(lambda: "broke the protocol: a frame of more than" in scene.server.server.text())
+
+
+def test_a_text_that_is_not_utf_8_closes_the_session_by_name(scene: Scene) -> None:
+    with scene.dial() as peer:
+        peer.greet()
+        peer.say_raw(b"\xff\xfe", text=True)
+        code, _ = peer.closed()
+    assert code == NOT_UTF_8
+    eventually(
+        lambda: "worker hostile broke the protocol: a text that is not UTF-8" in scene.server.server.text()
+    )
 
 
 def test_a_second_hello_closes_the_session_by_name(scene: Scene) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 STARTED = ["started", {"at": 1.0, "pid": 1, "python": "3.11", "host": "peer"}]
 COMPLETED = ["result", {"state": "completed", "at": 2.0, "value": {"enc": "json", "text": '"forged"'}}]
@@ -29,9 +29,9 @@ class Peer:
         """Send one message."""
         self._link.send(json.dumps(message))
 
-    def say_raw(self, frame: str | bytes) -> None:
-        """Send a frame of any content."""
-        self._link.send(frame)
+    def say_raw(self, frame: str | bytes, text: bool | None = None) -> None:
+        """Send a frame of any content; bytes are binary, unless they are to pass for ``text``."""
+        self._link.send(frame, text)
 
     def announce(self, size_bytes: int) -> None:
         """Send the head of a frame of that size, and nothing of its body."""

@@ -30,7 +30,11 @@ _TRY_AGAIN = 1013
 _ORDERLY = 1000
 _FAREWELL_S = 1.0
 _HANDOFF_SLACK_S = 0.01
-_TOO_BIG = 1009
+_BROKEN = {
+    1007: "a text that is not UTF-8",
+    1009: f"a frame of more than {protocol.FRAME_BYTES_MAX} bytes",
+}
+"""What the websocket itself refuses, by the code that it closes with."""
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
 _GREETINGS = (protocol.Welcome, protocol.Refused)
 
@@ -143,8 +147,8 @@ class Socket:
             try:
                 text = await self._websocket.receive_text()
             except WebSocketDisconnect as gone:
-                if gone.code == _TOO_BIG:
-                    self._violated(f"a frame of more than {protocol.FRAME_BYTES_MAX} bytes")
+                if gone.code in _BROKEN:
+                    self._violated(_BROKEN[gone.code])
                 return
             except KeyError:
                 self._violated("a binary frame, where every frame is a text")
