@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ Journal = Callable[[], list[Any]]
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FARHAND_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("FARHAND_RECORD", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # unrecorded files stay while it does
     return tmp_path / "home"
 
 

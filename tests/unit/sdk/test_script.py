@@ -148,6 +148,14 @@ def test_recording_can_be_turned_off(home: Path, monkeypatch: pytest.MonkeyPatch
     assert not home.exists()
 
 
+def test_files_that_are_not_recorded_go_with_their_process(tmp_path: Path) -> None:
+    code = "from farhand import *\nprint(load_artifact(save_artifact(b'x', name='x')))"
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    saved = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip()
+    assert Path(saved).is_relative_to(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_home_that_cannot_be_written_costs_one_warning(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
