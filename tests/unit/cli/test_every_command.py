@@ -50,6 +50,8 @@ SAMPLES = {
     "deploy": Sample("flows"),
     "flows list": Sample(),
     "flows show": Sample("train"),
+    "flows put": Sample("document.json"),
+    "flows versions": Sample("train"),
     "flows delete": Sample("train --yes"),
     "flavors set": Sample("small --cpus 2"),
     "flavors list": Sample(),
@@ -144,6 +146,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the samples name."""
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows" / "one.py").write_text("from farhand import flow\n@flow\ndef one(): return 1\n")
+    (tmp_path / "document.json").write_text('{"nodes": []}')
     (tmp_path / "broken.tar").write_bytes(b"no tar")
     monkeypatch.chdir(tmp_path)
 
