@@ -27,7 +27,7 @@ from .moves import (
     move_job,
     move_run,
 )
-from .rows import JOBS, TASK_RUNS, optional_json, to_json
+from .rows import JOBS, optional_json, to_json
 from .tasks import outcome_body
 
 _ERRORS = {
@@ -310,22 +310,24 @@ def _has_open_calls(connection: Connection, run: str) -> bool:
 
 
 def _finish_call(
-    connection: Connection, effects: Effects, job: Job, outcome: _Outcome, _end: End, now: float
+    connection: Connection, effects: Effects, job: Job, outcome: _Outcome, end: End, now: float
 ) -> None:
-    close_calls(connection, effects, job.run, now, job.id)
-    state = left_behind(outcome.state)
-    close_tasks(connection, job.run, state, outcome.at, job.id)
+    below = _has_open_below(connection, job)
+    if below:
+        close_calls(connection, effects, job.run, now, job.id)
+        close_tasks(connection, job.run, left_behind(outcome.state), outcome.at, job.id)
     _follow(connection, effects, job, outcome, now)
-    message = f"the call of {job.name}, which had called it, is {outcome.state}"
-    for called in nested.close(connection, effects, job.run, state, message, now, outcome.at, job.id):
-        queue_hooks_of_called(connection, effects, called, job, now)
+    if below:
+        _close_called_by(connection, effects, job, outcome, now)
     error = outcome.error
     if outcome.state != "completed" and error is None:
         error = call_error(outcome.reason, outcome.message)
+    started: Json = {} if end.start is None else {"started_at": job.started_at}
     ended = move_call(
         connection,
         job,
         outcome.state,
+        **started,
         ended_at=outcome.at,
         attempts=job.attempt,
         kept=int(outcome.state != "cancelled" and job.kind != HOOK),
@@ -333,11 +335,32 @@ def _finish_call(
         error=optional_json(error),
     )
     effects.streams.add(job.run)
-    if ended and job.parent_job is not None:
-        row = connection.execute(
-            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND key = ?", (job.run, job.key)
-        ).fetchone()
-        effects.outcomes.append(PlacedOutcome(job.parent_job, job.key, outcome_body(TASK_RUNS.load(row))))
+    if ended is not None and job.parent_job is not None:
+        effects.outcomes.append(PlacedOutcome(job.parent_job, job.key, outcome_body(ended)))
+
+
+def _has_open_below(connection: Connection, job: Job) -> bool:
+    """Whether anything that a call had called, or may have, is under way; for most, one question says no."""
+    row = connection.execute(
+        "SELECT EXISTS (SELECT 1 FROM jobs WHERE parent_job = ? AND state <> 'ended')"
+        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND job = ? AND state IN ('queued', 'running')"
+        " AND placed IS NULL)"
+        " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)",
+        (job.id, job.run, job.id, job.run),
+    ).fetchone()
+    return bool(row[0])
+
+
+def _close_called_by(
+    connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float
+) -> None:
+    """End the flows that a call had called."""
+    state, message = (
+        left_behind(outcome.state),
+        f"the call of {job.name}, which had called it, is {outcome.state}",
+    )
+    for called in nested.close(connection, effects, job.run, state, message, now, outcome.at, job.id):
+        queue_hooks_of_called(connection, effects, called, job, now)
 
 
 _FINISH = {"run": _finish_run, "call": _finish_call, HOOK: _finish_call}

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import IllegalTransition, NotFound
-from ..lifecycle import JOB, RUN, TASK, advance
-from ..model import Job, Json, Run
+from ..lifecycle import JOB, RUN, TASK, advance, may_advance
+from ..model import Job, Json, Run, TaskRun
 from .changes import Effects
 from .guard import Connection
-from .rows import JOBS, RUNS, to_json
+from .rows import JOBS, RUNS, TASK_RUNS, to_json
 
+_OPEN = ("queued", "running")
 LIVE = ("leased", "running")
 """A job in one of these states has a lease that somebody may report under."""
 
@@ -173,19 +174,18 @@ def change_attempt(connection: Connection, job: Job, **columns: Any) -> None:
     connection.execute(f"UPDATE attempts SET {names} WHERE lease = ?", (*columns.values(), job.lease))
 
 
-def move_call(connection: Connection, job: Job, to: str, **columns: Any) -> bool:
-    """The task run of a placed call in state ``to``; false when it has ended already."""
-    row = connection.execute(
-        "SELECT state FROM task_runs WHERE run = ? AND key = ?", (job.run, job.key)
-    ).fetchone()
-    if row is None or row[0] not in ("queued", "running"):
-        return False
-    if row[0] != to:
-        advance(TASK, row[0], to)
+def move_call(connection: Connection, job: Job, to: str, **columns: Any) -> TaskRun | None:
+    """The task run of a placed call, now in state ``to``; None when it has ended already."""
     columns["state"] = to
     names = ", ".join(f"{name} = ?" for name in columns)
-    connection.execute(
-        f"UPDATE task_runs SET {names} WHERE run = ? AND key = ? AND state = ?",
-        (*columns.values(), job.run, job.key, row[0]),
-    )
-    return True
+    rows = connection.execute(
+        f"UPDATE task_runs SET {names} WHERE run = ? AND key = ? AND state IN ({_open_before(to)})"
+        f" RETURNING {TASK_RUNS.columns}",
+        (*columns.values(), job.run, job.key),
+    ).fetchall()
+    return TASK_RUNS.load(rows[0]) if rows else None
+
+
+def _open_before(to: str) -> str:
+    """The states of an open task run that ``to`` may follow, for SQL."""
+    return ", ".join(f"'{state}'" for state in _OPEN if state == to or may_advance(TASK, state, to))

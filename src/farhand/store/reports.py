@@ -268,7 +268,8 @@ def _on_started(batch: _Reported, event: Started) -> None:
         _begin_run(batch, event)
         _name_run(batch, event.name)
     else:
-        move_call(batch.connection, job, "running", started_at=event.at)
+        if batch.start is None:
+            move_call(batch.connection, job, "running", started_at=event.at)
         nested.follow(
             batch.connection, batch.effects, job, "running", batch.now,
             reason="started", message=f"running on {job.worker}", started_at=event.at, host=event.host,
