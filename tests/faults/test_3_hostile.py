@@ -19,8 +19,8 @@ pytestmark = pytest.mark.fault("3.25")
 
 VIOLATION, NOT_UTF_8, TOO_BIG = 1002, 1007, 1009
 HUNDRED_MB = 100_000_000
-PATIENT = replace(FAST, lease_s=60, handoff_s=30)
-"""A peer that never beats stays, however slow this machine is now."""
+PATIENT = replace(FAST, heartbeat_s=20, lease_s=90, handoff_s=30)
+"""A peer that never beats is not missed, however slow this machine is now."""
 
 BLOB = "sha256:" + "0" * 64
 
