@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from farhand_worker.protocol import Times
 from tests.harness.deployment import deployed
 from tests.harness.waiting import eventually
 
 IMPORT_S = 6.0
-"""A tenth of a minute, as all times here are: four leases."""
+"""A tenth of a minute, and longer than a lease."""
+
+TIMES = Times().scaled(0.3)
 
 HEAD = "from farhand import flow\nimport weighty\n"
 FLOW = HEAD + "@flow(runs_on='worker')\ndef heavy():\n    return weighty.NAME\n"
@@ -33,7 +36,7 @@ def test_an_import_of_a_minute_is_too_slow_until_it_is_quick_enough(
     (tmp_path / "project" / "heavy.py").write_text(FLOW)
     monkeypatch.setenv("PYTHONPATH", str(package(tmp_path / "servers", QUICK)))
     settings = {"FARHAND_IMPORT_TIMEOUT_S": "2", "FARHAND_IMPORT_AGAIN_S": "0.5"}
-    with deployed(tmp_path, project=tmp_path / "project", settings=settings) as server:
+    with deployed(tmp_path, project=tmp_path / "project", times=TIMES, settings=settings) as server:
         packages = package(tmp_path / "workers", SLOW)
         worker = server.worker("box", packages=packages)
         run = server.start_run("heavy")
