@@ -227,6 +227,14 @@ class Refused(FarhandError):
 # ---------------------------------------------------------------- the store and the lifecycle
 
 
+class ServiceUnavailable(FarhandError):
+    """A service is not healthy, or cannot be reached; `farhand services show NAME` says why."""
+
+    code = "service_unavailable"
+    status = 503
+    exit_code = 3
+
+
 class IllegalTransition(FarhandError):
     """A record cannot go from that state to this one; somebody else moved it first."""
 

@@ -83,7 +83,21 @@ MACHINE: Table = _table(
 """A machine that a provisioner was asked for. `asked` is not known to have been accepted, `attached` has its
 worker online; a scheduler may put one back into its queue. `leaving` is to be given back."""
 
-TABLES: Mapping[str, Table] = {"run": RUN, "job": JOB, "task": TASK, "machine": MACHINE}
+SERVICE: Table = _table(
+    stopped="degraded",
+    degraded="healthy down stopped",
+    healthy="degraded down stopped",
+    down="degraded stopped",
+)
+"""A service. It has no last state: whoever stopped it, or sees that it is down, can start it again."""
+
+TABLES: Mapping[str, Table] = {
+    "run": RUN,
+    "job": JOB,
+    "task": TASK,
+    "machine": MACHINE,
+    "service": SERVICE,
+}
 
 
 def is_terminal(table: Table, state: str) -> bool:
@@ -253,3 +267,56 @@ def _after_handoff(standing: Standing, ending: Ending) -> Verdict:
         crashes=standing.crashes,
         handoffs_failed=failed,
     )
+
+
+# ---------------------------------------------------------------- the end of a service's process
+
+
+STARTS_MAX = 3
+"""So many starts in a row may never get healthy."""
+
+RESTART_S, RESTART_S_MAX = 1.0, 60.0
+STEADY_S = 60.0
+"""A service that was healthy for so long is restarted as soon as at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceStanding:
+    """What counts when a service's process ends. ``healthy_s``: since when it was healthy, None if never."""
+
+    starts: int = 0
+    restarts: int = 0
+    healthy_s: float | None = None
+    cancelling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceVerdict:
+    """What follows: ``degraded`` is another start after ``delay_s``; ``down`` and ``stopped`` are none."""
+
+    state: str
+    reason: str
+    message: str
+    delay_s: float = 0.0
+    starts: int = 0
+    restarts: int = 0
+
+
+def conclude_service(standing: ServiceStanding, ending: Ending) -> ServiceVerdict:
+    """Decide what the end of one start of a service means for it.
+
+    What is nobody's fault, such as a worker that was lost, costs it nothing. A service that ended after it
+    was healthy is restarted, slower each time; one that never got healthy is given up after some starts.
+    """
+    if standing.cancelling:
+        return ServiceVerdict("stopped", "stopped", "the service was stopped")
+    if ending.state in ("stopped", "lost", "cancelled") or ending.reason == "handoff_failed":
+        message = ending.message or "its worker has left"
+        return ServiceVerdict("degraded", "no_worker", message, 0.0, standing.starts, standing.restarts)
+    starts = 0 if standing.healthy_s is not None else standing.starts + 1
+    if starts >= STARTS_MAX:
+        message = f"{starts} starts in a row never got healthy; the last: {ending.message}"
+        return ServiceVerdict("down", "never_healthy", message, 0.0, starts, standing.restarts)
+    restarts = 0 if (standing.healthy_s or 0.0) >= STEADY_S else standing.restarts
+    delay_s = min(RESTART_S_MAX, RESTART_S * 2 ** min(restarts, 16))
+    return ServiceVerdict("degraded", "restarting", ending.message, delay_s, starts, restarts + 1)

@@ -13,6 +13,8 @@ NAME_PATTERN = r"[a-z0-9][a-z0-9._-]{0,62}"
 RESERVED_NAMES = frozenset({"server", "any", "worker"})
 LOCAL_WORKER = "server"
 """The name of the server's own processors."""
+SERVICE = "service"
+"""The kind of a service's job, and the origin of the row that its jobs and lines belong to."""
 
 DECLARED = "(declared)"
 """The project of flows that were put as documents; no project's own name reads like it."""
@@ -27,7 +29,7 @@ class Ask:
 
     An amount is None where nothing is asked; ``gpus`` 0 asks to be shown none. A job has the amounts of its
     ``flavor`` from the moment it is made, where it gives none of its own. ``requires_python`` is the
-    project's, such as ``>=3.10,<4``.
+    project's, such as ``>=3.10,<4``. ``slots`` is 0 for what takes none.
     """
 
     labels: tuple[str, ...] = ()
@@ -38,6 +40,7 @@ class Ask:
     ram_mb: int | None = None
     flavor: str = ""
     requires_python: str = ""
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,60 @@ class Version:
     fingerprint: str
     created_at: float = 0.0
     created_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSpec:
+    """How a service is run. ``weights`` is a digest; ``port`` and ``health`` None: a free one, and no check.
+
+    ``keep_prefix``: requests that come through the server keep ``/services/NAME`` before their path.
+    """
+
+    command: tuple[str, ...]
+    port: int | None = None
+    health: str | None = "/health"
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    weights: str = ""
+    stop_s: float = 3.0
+    start_s: float = 600.0
+    health_timeout_s: float = 3.0
+    keep_prefix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server process that is kept on a worker while ``flows`` are offered that need it.
+
+    ``wanted``: nobody has stopped it. ``state``: degraded, healthy, down or stopped, since a moment, for a
+    ``reason`` and a sentence. ``starts`` counts those in a row that never got healthy, ``restarts`` those
+    since it last was well for a while. ``job`` is that under which it runs or is to run; ``port`` where its
+    process listens, on ``worker``; ``tail`` the end of what it wrote before it ended last.
+    """
+
+    name: str
+    project: str
+    flows: tuple[str, ...]
+    spec: ServiceSpec
+    ask: Ask
+    secrets: tuple[str, ...] = ()
+    bundle: str = ""
+    fingerprint: str = ""
+    git: str = ""
+    present: bool = True
+    wanted: bool = True
+    state: str = "stopped"
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+    healthy_at: float | None = None
+    starts: int = 0
+    restarts: int = 0
+    job: str | None = None
+    worker: str | None = None
+    port: int | None = None
+    tail: str = ""
+    created_at: float = 0.0
+    updated_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +303,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is queued, placed and leased. ``kind`` is run, call or hook; ``key`` is a call's checkpoint key.
+    """What is queued, placed and leased. ``kind`` is run, call, hook or service; ``key`` that of a call.
 
     ``depth`` counts the calls that it is within. ``queued_at`` is when it came to the queue last,
     ``last_worker`` who held it before. ``devices`` are its worker's GPUs that it was given. ``blocked`` is

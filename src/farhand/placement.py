@@ -137,7 +137,7 @@ def choose(wanted: Wanted, able: Sequence[Candidate], now: float = 0.0) -> Candi
         if earlier is not None and earlier.state == "online" and not earlier.draining:
             able = [earlier]
     needed = need(wanted.ask)
-    fitting = [c for c in able if c.room > 0 and _refuse_now(wanted, c, needed) is None]
+    fitting = [c for c in able if (c.room > 0 or not needed.slots) and _refuse_now(wanted, c, needed) is None]
     return _best(wanted.ask, fitting)
 
 
@@ -170,7 +170,7 @@ def refuse_ever(ask: Ask, candidate: Candidate) -> Refusal | None:
         return Refusal(name, "label_missing", f"has no label {', '.join(missing)}", True)
     if candidate.against is not None and candidate.against.for_good:
         return candidate.against
-    if candidate.capacity.slots <= 0:
+    if candidate.capacity.slots <= 0 and ask.slots:
         return Refusal(name, "no_slots", "has no slots", True)
     small = lacks(need(ask), NOTHING, candidate.capacity)
     if small:
@@ -344,5 +344,5 @@ def asked(ask: Ask) -> str:
     for name in ("cpus", "gpus", "ram_mb"):
         amount = getattr(ask, name)
         words += [f"{amount} {_UNITS[name]}"] if amount else []
-    wanted = ", ".join(words) or "a free slot"
+    wanted = ", ".join(words) or ("a free slot" if ask.slots else "a worker")
     return wanted if ask.runs_on == "any" else f"{wanted} on {ask.runs_on}"

@@ -1,7 +1,8 @@
 """What a worker has, what of it is taken, and what a job adds to that. Pure sums over live leases.
 
-A job takes one slot and what it asks for. While it is blocked (it waits for placed calls alone) it gives
-back slot and cpus, and keeps memory and GPUs. An amount that a worker does not tell is never short.
+A job takes one slot (a service none) and what it asks for. While it is blocked (it waits for placed calls
+alone) it gives back slot and cpus, and keeps memory and GPUs. An amount that a worker does not tell is never
+short.
 """
 
 from __future__ import annotations
@@ -71,9 +72,9 @@ class Lack:
 
 def need(ask: Ask) -> Amounts:
     """What a job that runs takes."""
-    if ask.cpus is None and ask.gpus is None and ask.ram_mb is None:
+    if ask.cpus is None and ask.gpus is None and ask.ram_mb is None and ask.slots == 1:
         return ONE_SLOT
-    return Amounts(1, ask.cpus or 0, ask.gpus or 0, ask.ram_mb or 0)
+    return Amounts(ask.slots, ask.cpus or 0, ask.gpus or 0, ask.ram_mb or 0)
 
 
 def to_go_on(ask: Ask) -> Amounts:
@@ -87,7 +88,7 @@ def held_by(lease: Lease, capacity: Capacity) -> Amounts:
     gpus = len(lease.devices) if capacity.devices is not None else ask.gpus or 0
     if lease.blocked:
         return Amounts(gpus=gpus, ram_mb=ask.ram_mb or 0)
-    return Amounts(1, ask.cpus or 0, gpus, ask.ram_mb or 0)
+    return Amounts(ask.slots, ask.cpus or 0, gpus, ask.ram_mb or 0)
 
 
 def taken(leases: Iterable[Lease], capacity: Capacity) -> Amounts:

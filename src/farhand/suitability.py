@@ -23,6 +23,7 @@ class Kind:
 
 
 REASONS = {
+    "hosts_none": Kind(for_good=True),
     "requires_python": Kind(for_good=True),
     "ends_too_soon": Kind(for_good=True),
     "checkout_differs": Kind(for_good=True),

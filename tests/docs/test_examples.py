@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.pages import examples
 
-PAGES = ("declared.md", "flows.md", "howto-test.md", "parameters.md")
+PAGES = ("declared.md", "flows.md", "howto-test.md", "parameters.md", "services.md")
 
 
 @pytest.mark.parametrize(

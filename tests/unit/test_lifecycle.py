@@ -18,10 +18,12 @@ from farhand.lifecycle import (
     TABLES,
     TASK,
     Ending,
+    ServiceStanding,
     Standing,
     Table,
     advance,
     conclude,
+    conclude_service,
     diagram,
     is_terminal,
     may_advance,
@@ -34,6 +36,7 @@ INITIAL = {
     "job": frozenset({"queued"}),
     "task": frozenset({"queued"}),
     "machine": frozenset({"asked"}),
+    "service": frozenset({"stopped"}),
 }
 ENDINGS = ("completed", "failed", "timeout", "cancelled", "crashed", "stopped", "not_started", "lost")
 NOBODYS_FAULT = ("stopped", "not_started", "lost")
@@ -99,7 +102,7 @@ def test_only_a_completed_task_run_is_never_executed_again() -> None:
 def test_from_every_state_an_end_can_be_reached(name: str) -> None:
     table = TABLES[name]
     for state in table:
-        assert reachable(table, frozenset({state})) & terminal_states(table)
+        assert reachable(table, frozenset({state})) & (terminal_states(table) or INITIAL[name])
 
 
 @pytest.mark.parametrize(
@@ -299,3 +302,37 @@ def test_whatever_happens_to_a_job_its_budgets_hold(
         )
     assert failures <= retries
     assert crashes <= crash_retries
+
+
+# ---------------------------------------------------------------- services
+
+
+@pytest.mark.parametrize(
+    ("standing", "ending", "state", "reason", "delay_s", "starts", "restarts"),
+    [
+        (ServiceStanding(), Ending("crashed"), "degraded", "restarting", 1.0, 1, 1),
+        (ServiceStanding(1, 1), Ending("crashed"), "degraded", "restarting", 2.0, 2, 2),
+        (ServiceStanding(2, 2), Ending("crashed"), "down", "never_healthy", 0.0, 3, 2),
+        (ServiceStanding(2, 2), Ending("not_started"), "down", "never_healthy", 0.0, 3, 2),
+        (ServiceStanding(2, 2, 1.0), Ending("crashed"), "degraded", "restarting", 4.0, 0, 3),
+        (ServiceStanding(0, 40, 1.0), Ending("crashed"), "degraded", "restarting", 60.0, 0, 41),
+        (ServiceStanding(0, 40, 61.0), Ending("crashed"), "degraded", "restarting", 1.0, 0, 1),
+        (ServiceStanding(2, 2), Ending("lost"), "degraded", "no_worker", 0.0, 2, 2),
+        (ServiceStanding(2, 2), Ending("stopped"), "degraded", "no_worker", 0.0, 2, 2),
+        (ServiceStanding(2, 2), Ending("not_started", "handoff_failed"), "degraded", "no_worker", 0.0, 2, 2),
+        (ServiceStanding(2, 2, None, True), Ending("crashed"), "stopped", "stopped", 0.0, 0, 0),
+        (ServiceStanding(0, 0, 9.0, True), Ending("lost"), "stopped", "stopped", 0.0, 0, 0),
+    ],
+)
+def test_what_the_end_of_a_services_process_means(
+    standing: ServiceStanding,
+    ending: Ending,
+    state: str,
+    reason: str,
+    delay_s: float,
+    starts: int,
+    restarts: int,
+) -> None:
+    verdict = conclude_service(standing, ending)
+    assert (verdict.state, verdict.reason) == (state, reason)
+    assert (verdict.delay_s, verdict.starts, verdict.restarts) == (delay_s, starts, restarts)

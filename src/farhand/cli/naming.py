@@ -31,6 +31,11 @@ def schedule_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("schedule", shell_complete=_offered("/schedules", "id", "when"))(command)
 
 
+def service_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument SERVICE."""
+    return click.argument("service", shell_complete=_offered("/services", "name", "state"))(command)
+
+
 def worker_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """The argument WORKER."""
     return click.argument("worker", shell_complete=_offered("/workers", "name", "state"))(command)

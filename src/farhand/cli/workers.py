@@ -8,6 +8,7 @@ import click
 
 from farhand_worker.address import parse
 
+from ..model import SERVICE
 from .client import Client, segment
 from .naming import worker_argument
 from .options import calls_server, json_option
@@ -37,7 +38,7 @@ def list_workers(client: Client, as_json: bool) -> None:
                 worker["name"],
                 _state(worker),
                 ", ".join(worker["labels"]) or "-",
-                f"{len(worker['holds'])}/{worker['parallel']}",
+                f"{sum(held['kind'] != SERVICE for held in worker['holds'])}/{worker['parallel']}",
                 worker["host"] or "-",
                 worker["python"] or "-",
                 moment(worker["last_seen_at"]),
@@ -64,7 +65,10 @@ def show(client: Client, worker: str, as_json: bool) -> None:
             "state": f"{found['name']} {found['message']}",
             "labels": ", ".join(found["labels"]),
             "slots": str(found["parallel"]),
-            "runs": ", ".join(f"{held['name']} ({held['run']})" for held in found["holds"]),
+            "runs": ", ".join(
+                f"{held['name']} ({held['run']})" for held in found["holds"] if held["kind"] != SERVICE
+            ),
+            "keeps": ", ".join(held["name"] for held in found["holds"] if held["kind"] == SERVICE),
             "has": ", ".join(f"{name} {amount}" for name, amount in inventory.items() if amount is not None),
             "host": found["host"],
             "address": found["address"],

@@ -100,6 +100,7 @@ class Attachments:
                 return protocol.Refused("name_taken", message)
             replaced = member.instance not in ("", hello.instance)
             self._admit(member, hello, credential, link)
+            member.hosts, member.address = hello.hosts, address
             try:
                 foreign = hello.incarnation not in (None, self._store.meta.incarnation())
                 resume = await self._settle(member, listed, replaced, foreign)
@@ -347,7 +348,7 @@ def _all_listed(member: Member, listed: list[protocol.Held]) -> bool:
     return member.holdings.keys() <= {held.lease for held in listed}
 
 
-_TOLD = ("inventory", "status_url", "service_host", "shared_paths", "ends_at")
+_TOLD = ("inventory", "status_url", "service_host", "shared_paths", "ends_at", "hosts")
 
 
 def _reported(hello: protocol.Hello) -> Json:

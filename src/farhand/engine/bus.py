@@ -13,7 +13,7 @@ _BACKLOG_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something changed. ``kind``: run, logs (also tasks and metrics), worker, event, or overflow.
+    """Something changed. ``kind``: run, logs (also tasks and metrics), worker, service, event, or overflow.
 
     ``overflow`` says that this subscriber was too slow and must look at everything again.
     """

@@ -90,7 +90,8 @@ class Choosing:
         """
         if member.name == lane.earlier:
             return self._could(job, member)
-        return member.candidate.room > 0 and self._fitness.against(job, member) is None
+        has_room = member.candidate.room > 0 or not job.ask.slots
+        return has_room and self._fitness.against(job, member) is None
 
     def _may_fall_back(self, job: Job, wanted: Wanted) -> bool:
         if wanted.ask.runs_on != "any":

@@ -73,6 +73,8 @@ class Consequences:
             self._wakeup.set()
         for run in changes.runs:
             self._bus.publish(Notice("run", run.id, run))
+        for name in changes.services:
+            self._bus.publish(Notice("service", record=name))
         for run_id in changes.streams:
             self._bus.publish(Notice("logs", run_id))
 

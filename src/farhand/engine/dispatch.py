@@ -89,6 +89,7 @@ class Dispatch:
                 member.jti, member.drained_by = known.jti, known.drained_by
                 member.inventory = inventory_of(known.reported.get("inventory"))
                 member.service_host = known.reported.get("service_host", "")
+                member.hosts, member.address = bool(known.reported.get("hosts")), known.address
         self.fitness.flows(checked_out(await self.store.flows.list()))
 
     def begin(self) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from farhand_worker import protocol
 
-from ..model import Ask, Flow, Job, Json
+from ..model import SERVICE, Ask, Flow, Job, Json
 from ..placement import Candidate, Refusal
 from ..store.changes import Unfit
 from ..suitability import name_files, python_fits, refusal, travels
@@ -62,13 +62,14 @@ class Fitness:
 
     def against(self, job: Job, member: Member) -> Refusal | None:
         """The first reason against a worker, those that need no asking before those that do."""
-        return (
+        of_machine = (
             self._python(job.ask, member)
             or _time(job, member)
             or self._checkout(job.entry, job.fingerprint, member)
-            or self._arguments_of(job, member)
-            or self.imports.against(code_of(job), member)
         )
+        if job.kind == SERVICE:  # nothing of it is imported
+            return _hosting(member) or of_machine
+        return of_machine or self._arguments_of(job, member) or self.imports.against(code_of(job), member)
 
     def offered(self, inspected: list[str], present: list[str]) -> None:
         """A project was taken: what the server itself has imported of it, and what all flows now are of."""
@@ -199,3 +200,11 @@ def _time(job: Job, member: Member) -> Refusal | None:
 def checked_out(flows: Iterable[Flow]) -> list[str]:
     """The fingerprints of the flows there are that workers may have in a checkout."""
     return [flow.fingerprint for flow in flows if flow.present and not travels(flow.entry)]
+
+
+def _hosting(member: Member) -> Refusal | None:
+    if member.hosts:
+        return None
+    return refusal(
+        member.name, "hosts_none", "is a worker that keeps no services; upgrade farhand-worker there"
+    )

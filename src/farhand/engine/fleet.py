@@ -74,9 +74,9 @@ class Member:
     its next free amounts; ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a
     message; ``behind``: the jobs of which it has not told everything yet, as its last heartbeat said;
     ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
-    when its machine is taken away. One that works in a ``checkout`` was asked for ``compared`` fingerprints;
-    ``differs`` has its answers: the files that differ.
-    ``service_host``: by which name others reach what it serves.
+    when its machine is taken away; ``hosts``: whether it keeps services, which others reach by
+    ``service_host``, or else by ``address``, where it dialled from. One that works in a ``checkout`` was
+    asked for ``compared`` fingerprints; ``differs`` has its answers: the files that differ.
     """
 
     name: str
@@ -94,6 +94,8 @@ class Member:
     compared: frozenset[str] = frozenset()
     boot_id: str = ""
     service_host: str = ""
+    address: str = ""
+    hosts: bool = False
     jti: str = ""
     state: str = AWAITED
     leaving: bool = False

@@ -19,7 +19,7 @@ from farhand_worker import protocol
 
 from ..errors import FarhandError
 from ..lifecycle import Ending
-from ..model import Job
+from ..model import SERVICE, Job
 from ..resources import Capacity
 from ..store import Store
 from ..store.claims import Claim
@@ -167,7 +167,7 @@ class HandOver:
         self._queue.relane(job.id, self._queue.steady.now())
         if job.attempt == 1:
             self._handed_over(time.time() - max(job.created_at, job.not_before))
-        self._bus.publish(Notice("run", leased.run.id, leased.run))
+        self._bus.publish(_told(leased))
 
     async def _reconsider(self, job: Job) -> None:
         """The claim failed: the job left the queue, or the worker was full. Look at the store's word."""
@@ -196,6 +196,12 @@ class HandOver:
                 await asyncio.sleep(RETRY_S)
         if changes is not None:
             self._consequences.follow(changes)
+
+
+def _told(leased: Leased) -> Notice:
+    if leased.job.kind == SERVICE:
+        return Notice("service", record=leased.job.name)
+    return Notice("run", leased.run.id, leased.run)
 
 
 def _assign(leased: Leased, capacity: Capacity) -> protocol.Assign:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import StaleLease
 from ..store import Store
+from .hosting import Hosting
 from .secrets import Secrets
 from .variables import Variables
 
@@ -15,7 +16,8 @@ from .variables import Variables
 class Needs:
     """Answers jobs. Only the worker that holds the job's current lease is answered."""
 
-    def __init__(self, store: Store, secrets: Secrets, variables: Variables) -> None:
+    def __init__(self, store: Store, secrets: Secrets, variables: Variables, hosting: Hosting) -> None:
+        self._hosting = hosting
         self._store = store
         self._secrets = secrets
         self._variables = variables
@@ -26,6 +28,12 @@ class Needs:
         if job is None or (job.worker, job.lease) != (worker, lease):
             raise StaleLease
         return {"value": await self._secrets.read(name, job, time.time())}
+
+    async def service(self, name: str, wait_s: float) -> dict[str, Any]:
+        """How a service is, and where when it is healthy; waited for at most so long. Raises `NotFound`."""
+        status = await self._hosting.settled(name, wait_s)
+        told = {field: getattr(status.service, field) for field in ("state", "reason", "message")}
+        return told | {"url": status.url}
 
     async def variable(self, name: str) -> dict[str, Any]:
         """The value of a variable. Raises `NotFound`."""

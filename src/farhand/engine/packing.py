@@ -29,7 +29,7 @@ from farhand_worker.manifest import digest_file, write_manifest
 
 from ..blobs import digest_of
 from ..errors import Usage
-from ..model import Ask, JobSettings, LeftOut, Trouble
+from ..model import Ask, JobSettings, LeftOut, ServiceSpec, Trouble
 from ..sdk.closure import digests_of, version_of
 from . import projectfile
 
@@ -48,6 +48,16 @@ class Timed:
 
 
 @dataclass(frozen=True, slots=True)
+class Needed:
+    """A service that a flow needs, as it was written."""
+
+    name: str
+    spec: ServiceSpec
+    ask: Ask = field(default_factory=Ask)
+    secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """A flow as inspection found it, with the hash of the files that it reaches."""
 
@@ -63,6 +73,7 @@ class Found:
     fingerprint: str = ""
     git: str = ""
     document: dict[str, Any] | None = None
+    services: tuple[Needed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,14 @@ import msgspec
 from .. import timing
 from ..blobs import Blobs
 from ..errors import Conflict, FarhandError, NotFound, Usage
-from ..model import NAME_PATTERN, RESERVED_NAMES, Flow, Json, Project, Schedule, Trouble, Version
+from ..model import NAME_PATTERN, RESERVED_NAMES, Flow, Json, Project, Schedule, Service, Trouble, Version
 from ..sdk import parameters
 from ..store import Store
 from ..suitability import BadSpecifier, python_fits
 from .bus import Bus, Notice
+from .consequences import Consequences
 from .fitness import checked_out
+from .needed import services_of
 from .packing import Found, Offer, Packed, Timed
 from .scheduler import Scheduler
 
@@ -41,6 +43,7 @@ class Checked:
     troubles: list[Trouble]
     conflicts: bool = False
     versions: list[Version] = field(default_factory=list[Version])
+    services: list[Service] = field(default_factory=list[Service])
 
 
 class Projects:
@@ -53,7 +56,9 @@ class Projects:
         scheduler: Scheduler,
         bus: Bus,
         offered: Callable[[list[str], list[str]], None] = lambda _inspected, _present: None,
+        consequences: Consequences | None = None,
     ) -> None:
+        self._consequences = consequences
         self._offered = offered
         self._store = store
         self._blobs = blobs
@@ -93,11 +98,18 @@ class Projects:
         ]
         names = {flow.name for flow in kept}
         schedules = [s for s in await self._store.schedules.list() if s.present and s.flow in names]
+        theirs = [
+            service
+            for service in await self._store.services.list()
+            if service.project == packed.name and not names.isdisjoint(service.flows)
+        ]
+        described = {service.name for service in checked.services}
         await self._keep(
             _project(packed.name, SERVED, str(root), packed.offer, checked.troubles),
             [*checked.flows, *kept],
             [*checked.schedules, *schedules],
             checked.versions,
+            [*checked.services, *(service for service in theirs if service.name not in described)],
             inspected,
         )
         return checked
@@ -123,7 +135,7 @@ class Projects:
             said = "; ".join(f"{trouble.file}: {trouble.error}" for trouble in checked.troubles)
             raise Conflict(said) if checked.conflicts else Usage(said)
         project = _project(name, DEPLOYED, place, offer, [])
-        await self._keep(project, checked.flows, checked.schedules, checked.versions)
+        await self._keep(project, checked.flows, checked.schedules, checked.versions, checked.services)
         return await self.get(name)
 
     async def note(self, name: str, error: str) -> None:
@@ -139,9 +151,13 @@ class Projects:
         flows: list[Flow],
         schedules: list[Schedule],
         versions: list[Version],
+        services: list[Service],
         inspected: Sequence[str] = (),
     ) -> None:
-        await self._store.projects.replace(project, flows, schedules, time.time(), versions)
+        now = time.time()
+        changes = await self._store.projects.replace(project, flows, schedules, now, versions, services)
+        if self._consequences is not None:
+            self._consequences.follow(changes)
         self._offered(list(inspected), checked_out(await self._store.flows.list()))
         self._scheduler.reload()
         self._bus.publish(Notice("project"))
@@ -153,6 +169,7 @@ def check(project: str, offer: Offer, stored: list[Flow]) -> Checked:
     now = time.time()
     flows: dict[str, Flow] = {}
     schedules: list[Schedule] = []
+    services: dict[str, Service] = {}
     troubles, conflicts = list(offer.errors), False
     elsewhere = {flow.name: flow.project for flow in stored if flow.present and flow.project != project}
     for found in offer.flows:
@@ -160,14 +177,16 @@ def check(project: str, offer: Offer, stored: list[Flow]) -> Checked:
             _check_name(found, flows, elsewhere, project)
             _check_python(found)
             planned = [_schedule(project, found, timed) for timed in found.schedules]
+            needed = services_of(found, project, offer.bundle, services)
         except FarhandError as error:
             troubles.append(Trouble(found.file, str(error)))
             conflicts = conflicts or isinstance(error, Conflict)
             continue
         flows[found.name] = _flow(project, found, offer.bundle, now)
         schedules += planned
-    taken = list(flows.values())
-    return Checked(taken, schedules, troubles, conflicts, _versions(project, taken, offer, now))
+        services |= needed
+    taken, offered = list(flows.values()), list(services.values())
+    return Checked(taken, schedules, troubles, conflicts, _versions(project, taken, offer, now), offered)
 
 
 def _versions(project: str, flows: list[Flow], offer: Offer, now: float) -> list[Version]:

@@ -20,6 +20,7 @@ from .doctor import Doctor
 from .flavors import Flavors
 from .flows import Flows
 from .graphs import Graphs
+from .hosting import Hosting
 from .importchecks import AGAIN_S, TIMEOUT_S
 from .inbox import Inbox
 from .invitations import Invitations
@@ -63,7 +64,10 @@ class Services(Dispatch):
         self.resources = Resources(self.fleet, self.queue, self.machines.outstanding)
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, self.consequences, self.bus)
-        self.projects = Projects(store, self.blobs, self.scheduler, self.bus, self.fitness.offered)
+        self.hosting = Hosting(store, self.fleet, self.queue, self.consequences, self.bus)
+        self.projects = Projects(
+            store, self.blobs, self.scheduler, self.bus, self.fitness.offered, self.consequences
+        )
         self.schedules = Schedules(store, self.scheduler, self.bus)
         self.workers = Workers(store, self.fleet)
         self.invitations = Invitations(store, self.tokens)
@@ -71,7 +75,7 @@ class Services(Dispatch):
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
         self.variables = Variables(store)
         self.flavors = Flavors(store)
-        self.needs = Needs(store, self.secrets, self.variables)
+        self.needs = Needs(store, self.secrets, self.variables, self.hosting)
         self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False
         self.limits: dict[str, int] = {}

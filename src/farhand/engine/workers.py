@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import NotFound
-from ..model import Attempt, Event, Page, Worker
+from ..model import SERVICE, Attempt, Event, Page, Worker
 from ..store import Store
 from . import cursors
 from .fleet import AWAITED, LOST, OFFLINE, ONLINE, Fleet, Holding, Member
@@ -19,8 +19,8 @@ NOTHING: Mapping[str, int] = {"cpus": 0, "gpus": 0, "ram_mb": 0}
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is in a slot: a job and its run; ``name`` is the flow's, or that of the placed task,
-    ``takes`` what it asked for besides a slot."""
+    """What is in a slot, or a service, which takes none: a job and its run. ``name``: the flow's, or that of
+    the placed task or service; ``takes`` what it asked for besides a slot."""
 
     job: str
     run: str
@@ -29,6 +29,7 @@ class Held:
     lease: int
     attempt: int
     takes: str = ""
+    kind: str = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,11 @@ class WorkerStatus:
     holds: tuple[Held, ...] = ()
     clock_ahead_s: float | None = None
     used: Mapping[str, int] = field(default_factory=lambda: dict(NOTHING))
+
+    @property
+    def slots_taken(self) -> int:
+        """How many slots what it holds takes."""
+        return sum(held.kind != SERVICE for held in self.holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,8 @@ class Workers:
         if member.heard_at is not None:
             worker = replace(worker, last_seen_at=time.time() - (time.monotonic() - member.heard_at))
         holds = tuple(_held(holding) for holding in member.holdings.values())
-        message = sentence(worker, member.draining, len(holds), self._left_s(member))
+        running = sum(held.kind != SERVICE for held in holds)
+        message = sentence(worker, member.draining, running, self._left_s(member))
         return WorkerStatus(worker, message, member.draining, holds, member.skew_s, _used(member))
 
     def _left_s(self, member: Member) -> float | None:
@@ -133,7 +140,8 @@ def sentence(worker: Worker, draining: bool, held: int, left_s: float | None) ->
 def _held(holding: Holding) -> Held:
     job = holding.job
     takes = ", ".join(f"{amount} {unit}" for unit, amount in _amounts(holding).items() if amount)
-    return Held(job.id, job.run, job.flow, job.name or job.flow, holding.lease, job.attempt, takes)
+    name = job.name or job.flow
+    return Held(job.id, job.run, job.flow, name, holding.lease, job.attempt, takes, job.kind)
 
 
 def _amounts(holding: Holding) -> dict[str, int]:

@@ -288,11 +288,18 @@ class Socket:
         name = str(request.args["name"])
         return await self._needs.secret(self._credential.name, request.job, request.lease, name)
 
+    async def _service(self, request: protocol.Request) -> dict[str, Any]:
+        wait_s = request.args.get("wait_s")
+        return await self._needs.service(
+            str(request.args["name"]), float(wait_s) if isinstance(wait_s, int | float) else 0.0
+        )
+
     async def _variable(self, request: protocol.Request) -> dict[str, Any]:
         return await self._needs.variable(str(request.args["name"]))
 
     _REQUESTS: ClassVar[dict[str, Callable[[Socket, protocol.Request], Awaitable[dict[str, Any]]]]] = {
         "checkpoints": _checkpoints,
         "secret": _secret,
+        "service": _service,
         "variable": _variable,
     }

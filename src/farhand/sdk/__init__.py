@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .loggers import get_logger
     from .notifications import notify
     from .secrets import secret, variable
+    from .services import Service, service_url
 
 __all__ = [
     "ArtifactRef",
@@ -34,6 +35,7 @@ __all__ = [
     "Future",
     "Futures",
     "Schedule",
+    "Service",
     "Task",
     "cron",
     "current_run",
@@ -47,12 +49,20 @@ __all__ = [
     "progress",
     "save_artifact",
     "secret",
+    "service_url",
     "task",
     "unmapped",
     "variable",
 ]
 
-_ON_USE = {"get_logger": "loggers", "notify": "notifications", "secret": "secrets", "variable": "secrets"}
+_ON_USE = {
+    "Service": "services",
+    "get_logger": "loggers",
+    "notify": "notifications",
+    "secret": "secrets",
+    "service_url": "services",
+    "variable": "secrets",
+}
 """What only some scripts use, and what it would load for the others."""
 
 

@@ -6,7 +6,19 @@ import inspect
 import re
 import sys
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Callable, Dict, Generic, Mapping, Optional, TypeVar, Union, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Generic,
+    List,
+    Mapping,
+    Optional,
+    TypeVar,
+    Union,
+    overload,
+)
 
 from farhand.errors import InvalidParameters, Usage
 
@@ -39,6 +51,14 @@ def _template(run_name: Optional[str]) -> Optional[str]:
     if run_name is not None and (not isinstance(run_name, str) or not run_name.strip()):
         raise Usage("run_name must be text, with the names of parameters in braces")
     return run_name
+
+
+def _services(given: Any) -> List[Any]:
+    if not given:
+        return []
+    from .services import listed as services_listed  # noqa: PLC0415 - most scripts have none
+
+    return services_listed(given)
 
 
 class Flow(Step[F], Generic[F]):
@@ -100,6 +120,7 @@ class Flow(Step[F], Generic[F]):
         self.description = str(told).replace("\n", " ")
         self.run_name = _template(given.get("run_name"))
         self.schedules = listed(given.get("schedule"))
+        self.services = _services(given.get("services"))
         self._parameters: Optional[Parameters] = None
         self.invoke = self._invoke
 
@@ -174,7 +195,8 @@ def flow(function: Optional[F] = None, /, **given: Any) -> Union[Flow[F], Callab
     run may go, ``priority`` how soon, ``max_concurrent`` beside how many others of its kind.
     ``run_name`` names its runs by their parameters, as in ``"{city} of {day:%d %B}"``.
     ``isolated`` gives it a process of its own. The hooks are called with a summary of the run at its end.
-    ``schedule`` (`cron`, `every`, or a list of them) starts runs on a server by the clock.
+    ``schedule`` (`cron`, `every`, or a list of them) starts runs on a server by the clock. ``services`` are
+    server processes that are kept on workers while the flow is offered.
     """
     refuse_unknown("flow", given)
     options, hooks = Options(given), hooks_of(given)

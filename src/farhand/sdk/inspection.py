@@ -101,6 +101,7 @@ def described(flow: Flow[Any], file: str) -> Document:
         "settings": flow.settings(),
         "tags": flow.options.tags,
         "schedules": [schedule.described() for schedule in flow.schedules],
+        "services": [service.described() for service in flow.services],
         "file": file,
         **_graph_of(flow),
     }

@@ -17,6 +17,7 @@ from .sizes import Size, size_mb_of
 
 if TYPE_CHECKING:
     from .schedules import Schedules
+    from .services import Service
 
 Labels = Union[str, Sequence[str], None]
 Names = Union[str, Sequence[str], None]
@@ -73,6 +74,7 @@ class FlowOptions(Common, total=False):
     max_concurrent: Optional[int]
     on_crashed: HookOrHooks
     schedule: Schedules
+    services: Union[Service, Sequence[Service], None]
 
 
 class DeclaredOptions(FlowOptions, total=False):

@@ -38,6 +38,7 @@ from .run_blobs import RunBlobs
 from .runs import Runs
 from .schedules import Schedules
 from .secrets import Secrets
+from .services import Services
 from .state import StoreState
 from .tasks import Tasks
 from .tokens import Tokens
@@ -56,6 +57,7 @@ class Store:
         self.meta = meta
         self.flows = Flows(database)
         self.versions = Versions(database, self.flows)
+        self.services = Services(database)
         self.projects = Projects(database, self.flows)
         self.schedules = Schedules(database)
         self.runs = Runs(database)

@@ -119,7 +119,7 @@ def called_by(parent: Job, event: Call, job_id: str, now: float) -> Job:
         entry=event.entry,
         args=event.args,
         bundle=parent.bundle,
-        ask=replace(msgspec.convert(event.ask, Ask), requires_python=parent.ask.requires_python),
+        ask=replace(msgspec.convert(event.ask, Ask), requires_python=parent.ask.requires_python, slots=1),
         settings=settings,
         age_at=parent.age_at,
         created_at=now,

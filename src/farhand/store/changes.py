@@ -35,7 +35,8 @@ class Changes:
     ``released`` leases that ended, as (job, lease, worker); ``cancel`` live jobs whose engine has to be
     told; ``outcomes`` ended calls for waiting parents; ``dequeued`` jobs that left the queue without
     being leased; ``streams`` runs that got log lines, metrics or task runs; ``unfit`` what workers turned
-    out not to be able to do; ``blocked`` live jobs that wait for placed calls alone, or would go on.
+    out not to be able to do; ``blocked`` live jobs that wait for placed calls alone, or would go on;
+    ``services`` by name those that are otherwise now.
     """
 
     runs: tuple[Run, ...] = ()
@@ -47,6 +48,7 @@ class Changes:
     streams: tuple[str, ...] = ()
     unfit: tuple[Unfit, ...] = ()
     blocked: tuple[Job, ...] = ()
+    services: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Effects:
     streams: set[str] = field(default_factory=set[str])
     unfit: list[Unfit] = field(default_factory=list[Unfit])
     blocked: dict[str, Job] = field(default_factory=dict[str, Job])
+    services: set[str] = field(default_factory=set[str])
 
     def dequeue(self, job_id: str) -> None:
         """A job left the queue; one that this very transaction had put there was never seen outside."""
@@ -109,4 +112,5 @@ class Effects:
             tuple(sorted(self.streams)),
             tuple(self.unfit),
             tuple(self.blocked.values()),
+            tuple(sorted(self.services)),
         )

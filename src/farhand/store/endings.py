@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from ..errors import Conflict
+from ..errors import Conflict, NotFound
 from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
-from ..model import Job, Json, Run
-from . import nested
+from ..model import SERVICE, Job, Json, Run
+from . import nested, services
 from .changes import Effects, PlacedOutcome
 from .guard import Connection
 from .hooks import HOOK, queue_hooks, queue_hooks_of_called
@@ -45,6 +45,8 @@ class End:
     """How an attempt ended, with what user code left, and when by the clock of whoever saw it.
 
     ``start`` is the attempt's start, if that is to be written with its end; ``alone``: nothing was called.
+    ``start`` is the attempt's start, if that is to be written with its end; ``tail`` the end of a service's
+    output.
     """
 
     ending: Ending
@@ -53,6 +55,7 @@ class End:
     error: Json | None = None
     start: Unwritten | None = None
     alone: bool = False
+    tail: str = ""
 
     @property
     def job_in_store(self) -> Job | None:
@@ -80,6 +83,9 @@ class _Outcome:
 
 def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, now: float) -> None:
     """End the job's current lease."""
+    if job.kind == SERVICE:
+        services.end_attempt(connection, effects, job, end.ending, end.at, end.tail, now)
+        return
     ending, at = end.ending, max(end.at, job.started_at or 0.0)
     verdict = conclude(_standing(job), ending)
     columns: Json = {} if end.start is None else end.start.attempt
@@ -122,6 +128,8 @@ def fail_queued(
 def cancel_run(connection: Connection, effects: Effects, run_id: str, now: float) -> None:
     """Cancel a run: at once where nobody holds it, else by asking its engine. Asking again is harmless."""
     run = load_run(connection, run_id)
+    if run.origin == SERVICE:
+        raise NotFound(f"there is no run {run.id}")
     if is_terminal(RUN, run.state):
         raise Conflict(f"run {run.id} has ended already: it is {run.state}", state=run.state)
     if run.origin == "script":
@@ -363,7 +371,13 @@ def _close_called_by(
         queue_hooks_of_called(connection, effects, called, job, now)
 
 
-_FINISH = {"run": _finish_run, "call": _finish_call, HOOK: _finish_call}
+def _finish_service(
+    connection: Connection, effects: Effects, job: Job, outcome: _Outcome, _end: End, now: float
+) -> None:
+    services.give_up(connection, effects, job, outcome.reason, outcome.message, now)
+
+
+_FINISH = {"run": _finish_run, "call": _finish_call, HOOK: _finish_call, SERVICE: _finish_service}
 """Kind of job → what ends with it."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..lifecycle import JOB, may_advance
-from ..model import Ask, Attempt, Job, Json, Run
+from ..model import SERVICE, Ask, Attempt, Job, Json, Run
 from ..placement import without_preference
 from ..resources import (
     ONE_SLOT,
@@ -19,7 +19,7 @@ from ..resources import (
     taken,
     to_go_on,
 )
-from . import nested
+from . import nested, services
 from .changes import Changes, Effects, Leased
 from .database import Database
 from .endings import fail_queued
@@ -186,7 +186,7 @@ def _fit(
 _COUNT = (
     "SELECT count(CASE WHEN blocked = '' THEN 1 END),"
     " count(CASE WHEN blocked <> '' AND depth >= ? THEN 1 END)"
-    " FROM jobs WHERE worker = ? AND state IN ('leased', 'running')"
+    " FROM jobs WHERE worker = ? AND state IN ('leased', 'running') AND kind <> 'service'"
 )
 
 
@@ -213,6 +213,9 @@ def live_runs_of(connection: Connection, flow: str) -> int:
 
 def _take(connection: Connection, job: Job, run: Run, worker: str, now: float) -> Run:
     """Show the hand-off where people look: on the run, or on the call's task run."""
+    if job.kind == SERVICE:
+        services.handed_over(connection, job, worker, now)
+        return run
     if job.kind == "run":
         message = f"handed to {worker}"
         return move_run(

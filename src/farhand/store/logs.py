@@ -37,6 +37,18 @@ class Logs:
 
         return await self._database.read(read)
 
+    async def last_number(self, run_id: str) -> int:
+        """The number of the latest line, 0 for none."""
+        return await self._database.read(lambda connection: last_number(connection, run_id))
+
+
+def last_number(connection: Connection, run: str) -> int:
+    """The number of the latest line, 0 for none."""
+    row = connection.execute(
+        "SELECT last_number FROM logs WHERE run = ? ORDER BY last_number DESC LIMIT 1", (run,)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
 
 def append_lines(
     connection: Connection,
@@ -46,10 +58,7 @@ def append_lines(
     nested: str | None = None,
 ) -> None:
     """Add a batch of lines, each (at, text, stream, level, task), after those the run has."""
-    row = connection.execute(
-        "SELECT last_number FROM logs WHERE run = ? ORDER BY last_number DESC LIMIT 1", (run,)
-    ).fetchone()
-    last = 0 if row is None else int(row[0])
+    last = last_number(connection, run)
     connection.execute(
         "INSERT INTO logs (run, last_number, first_number, attempt, lines, nested) VALUES (?, ?, ?, ?, ?, ?)",
         (run, last + len(lines), last + 1, attempt, to_json(lines), nested),

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import Conflict
-from ..model import Flow, Project, Schedule, Version
+from ..model import Flow, Project, Schedule, Service, Version
+from .changes import Changes, Effects
 from .database import Database
 from .flows import Flows, replace_flows
 from .guard import Connection
 from .rows import PROJECTS
 from .schedules import replace_schedules
+from .services import replace_services
 from .versions import note_version
 
 
@@ -29,18 +31,24 @@ class Projects:
         schedules: list[Schedule],
         now: float,
         versions: Sequence[Version] = (),
-    ) -> None:
-        """Store what a project has now, with the ``versions`` of its declared flows.
+        services: Sequence[Service] = (),
+    ) -> Changes:
+        """Store what a project has now, with the ``versions`` of its declared flows and their ``services``.
 
         What it had before and lacks now is no longer present.
 
         Raises `Conflict` when another project has a flow of the same name, or when a project that is
         served from a directory would be overwritten by one that is deployed, or the other way round.
         """
+
+        def write(connection: Connection) -> Changes:
+            effects = Effects()
+            _replace(connection, effects, project, flows, schedules, now, versions)
+            replace_services(connection, effects, project.name, list(services), now)
+            return effects.freeze()
+
         try:
-            await self._database.write(
-                lambda connection: _replace(connection, project, flows, schedules, now, versions)
-            )
+            return await self._database.write(write)
         finally:
             self._flows.forget()
 
@@ -78,6 +86,7 @@ def _get(connection: Connection, name: str) -> Project | None:
 
 def _replace(
     connection: Connection,
+    effects: Effects,
     project: Project,
     flows: list[Flow],
     schedules: list[Schedule],
@@ -97,16 +106,18 @@ def _replace(
         PROJECTS.dump(replace(project, updated_at=now)),
     )
     if project.origin == "served":
-        _retire_served(connection, project.name)
+        _retire_served(connection, effects, project.name, now)
     replace_flows(connection, project.name, flows, now)
     replace_schedules(connection, project.name, schedules, now)
     for version in versions:
         note_version(connection, version)
 
 
-def _retire_served(connection: Connection, name: str) -> None:
+def _retire_served(connection: Connection, effects: Effects, name: str, now: float) -> None:
     """A server serves one directory: what it served before under other names is gone, but for its history."""
     others = "SELECT name FROM projects WHERE origin = 'served' AND name <> ?"
+    for row in connection.execute(others, (name,)).fetchall():
+        replace_services(connection, effects, row[0], [], now)
     for table in ("flows", "schedules"):
         connection.execute(f"UPDATE {table} SET present = 0 WHERE project IN ({others})", (name,))
     connection.execute("DELETE FROM projects WHERE origin = 'served' AND name <> ?", (name,))

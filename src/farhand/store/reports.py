@@ -23,6 +23,7 @@ from farhand_worker.protocol import (
     LocalPath,
     ProtocolViolation,
     Result,
+    ServiceState,
     Started,
     TaskBegan,
     Unblocked,
@@ -30,8 +31,8 @@ from farhand_worker.protocol import (
 
 from ..errors import StaleLease
 from ..lifecycle import JOB, Ending, advance
-from ..model import Job
-from . import nested
+from ..model import SERVICE, Job
+from . import nested, services
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .calls import place_call
 from .changes import Changes, Effects, Recorded, Unfit
@@ -209,7 +210,8 @@ def _apply(
     batch = _Reported(connection, effects, job.run, now, job)
     batch.held = job
     kinds = set(map(type, events))
-    batch.brief = type(events[-1]) in _ENDS and kinds <= _BRIEF and not _calls_flows(kinds, events)
+    brief = type(events[-1]) in _ENDS and kinds <= _BRIEF and not _calls_flows(kinds, events)
+    batch.brief = brief and job.kind != SERVICE
     batch.plain = batch.brief and job.attempt == 1 and kinds.isdisjoint(_CALLS)
     batch.run_row = run if type(events[0]) is Started else None
     batch.load(events)
@@ -225,6 +227,8 @@ def _apply(
         _reset_crashes(batch)
     if not kinds.isdisjoint(STREAMED):
         effects.streams.add(job.run)
+        if job.kind == SERVICE:
+            services.trim_lines(connection, job)
         if batch.nested or job.nested is not None:
             effects.streams.update(nested.open_ids(connection, job.run))
 
@@ -267,6 +271,8 @@ def _on_started(batch: _Reported, event: Started) -> None:
     if job.kind == "run":
         _begin_run(batch, event)
         _name_run(batch, event.name)
+    elif job.kind == SERVICE:
+        services.started(batch.connection, batch.effects, batch.held, event, batch.now)
     else:
         if batch.start is None:
             move_call(batch.connection, job, "running", started_at=event.at)
@@ -303,6 +309,10 @@ def _name_run(batch: _Reported, name: str | None) -> None:
     run = load_run(batch.connection, batch.run)
     if run.name != name:
         batch.effects.runs[run.id] = rename_run(batch.connection, run, name)
+
+
+def _on_service(batch: _Reported, event: ServiceState) -> None:
+    services.note_state(batch.connection, batch.effects, batch.held, event, batch.now)
 
 
 def _on_call(batch: _Reported, event: Call) -> None:
@@ -354,15 +364,15 @@ def _on_result(batch: _Reported, event: Result) -> None:
 def _on_exit(batch: _Reported, event: Exit) -> None:
     if event.reason not in _EXITS:
         raise ProtocolViolation(f"an engine cannot have ended for {event.reason!r}")
-    if (
-        event.code is not None or event.signal is not None
-    ):  # a process has ended: the log's last line says how
-        called = batch.held.key or None
+    is_service = batch.held.kind == SERVICE
+    if is_service or event.code is not None or event.signal is not None:  # the log's last line says how
         if batch.label is not None:
             batch.turn_to(None)
-        batch.lines.append((event.at, f"the engine ended: {event.message}", "log", "error", called))
+        said = event.message if is_service else f"the engine ended: {event.message}"
+        batch.lines.append((event.at, said, "log", "error", batch.held.key or None))
         batch.effects.streams.add(batch.run)
-    _end(batch, End(Ending(event.reason, _EXITS[event.reason], event.message), event.at, start=batch.start))
+    ending = Ending(event.reason, _EXITS[event.reason], event.message)
+    _end(batch, End(ending, event.at, start=batch.start, tail=event.tail))
 
 
 def _end(batch: _Reported, end: End) -> None:
@@ -381,6 +391,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {
     **STREAMING,
     Started: _on_started,
     Call: _on_call,
+    ServiceState: _on_service,
     Blocked: _on_blocked,
     Unblocked: _on_unblocked,
     LocalPath: _on_local_path,

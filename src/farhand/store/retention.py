@@ -20,9 +20,11 @@ from .run_blobs import MARK
 from .versions import forget_versions
 
 NOT_DELETED = (
-    "NOT EXISTS (SELECT 1 FROM deletions WHERE deletions.flow = runs.flow AND runs.id <= deletions.last_run)"
+    "runs.origin <> 'service' AND NOT EXISTS"
+    " (SELECT 1 FROM deletions WHERE deletions.flow = runs.flow AND runs.id <= deletions.last_run)"
 )
-"""A condition on runs: those of a deleted flow are gone for everybody but the pruner."""
+"""A condition on runs: those of a deleted flow are gone for everybody but the pruner, and what a service has
+in this table is no run."""
 
 ENDED = (
     "runs.ended_at IS NOT NULL"
@@ -68,6 +70,7 @@ _BLOB_BEARERS = (
     ("versions", ("flow", "number"), "bundle, fingerprint"),
     ("jobs", ("id",), "bundle, fingerprint, args"),
     ("task_runs", ("run", "key"), "value, error"),
+    ("services", ("name",), "bundle, fingerprint, spec"),
 )
 """Where digests of blobs may stand: table, key, columns."""
 

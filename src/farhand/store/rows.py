@@ -29,6 +29,8 @@ from ..model import (
     Run,
     Schedule,
     Secret,
+    Service,
+    ServiceSpec,
     TaskRun,
     Token,
     Trouble,
@@ -194,3 +196,9 @@ FLAVORS = Mapper(Flavor, "flavors")
 PROJECTS = Mapper(Project, "projects", {"errors": tuple[Trouble, ...], "left_out": tuple[LeftOut, ...]})
 SCHEDULES = Mapper(Schedule, "schedules", {"spec": Json}, flags=["paused", "present"])
 FIRES = Mapper(Fire, "fires", flags=["late"])
+SERVICES = Mapper(
+    Service,
+    "services",
+    {"flows": tuple[str, ...], "spec": ServiceSpec, "ask": Ask, "secrets": tuple[str, ...]},
+    flags=["present", "wanted"],
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..model import Json
+from ..model import SERVICE, Json
 from .database import Database
 from .guard import Connection
 from .moves import holds, load_job
@@ -36,7 +36,9 @@ class RunBlobs:
             job = load_job(connection, job_id)
             if job is None or not holds(job, lease):
                 return False
-            return digest in (job.bundle, job.fingerprint) or _is_named(connection, job.run, digest)
+            if digest in (job.bundle, job.fingerprint) or _is_named(connection, job.run, digest):
+                return True
+            return job.kind == SERVICE and job.args.get("weights") == digest
 
         return await self._database.read(read)
 

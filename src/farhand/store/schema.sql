@@ -428,3 +428,34 @@ CREATE TABLE deletions (
     last_run TEXT NOT NULL,
     asked_at REAL NOT NULL
 );
+
+-- `spec`, `flows`, `ask` and `secrets` are JSON. `wanted`: nobody has stopped it. `job` is that under which it runs
+-- or is to run. The jobs and lines of the service NAME belong to the row service:NAME of runs, which is no run:
+-- its origin and state are service, and it is shown to nobody.
+CREATE TABLE services (
+    name TEXT PRIMARY KEY,
+    project TEXT NOT NULL,
+    flows TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    ask TEXT NOT NULL,
+    secrets TEXT NOT NULL,
+    bundle TEXT NOT NULL,
+    fingerprint TEXT NOT NULL,
+    git TEXT NOT NULL,
+    present INTEGER NOT NULL,
+    wanted INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    message TEXT NOT NULL,
+    since REAL NOT NULL,
+    healthy_at REAL,
+    starts INTEGER NOT NULL,
+    restarts INTEGER NOT NULL,
+    job TEXT,
+    worker TEXT,
+    port INTEGER,
+    tail TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL
+);
+CREATE INDEX services_of_project ON services (project);

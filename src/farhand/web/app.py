@@ -36,6 +36,9 @@ from . import (
     why,
     workers,
 )
+from . import (
+    services as services_routes,
+)
 from .access import Sessions
 from .guard import Guard
 from .pages import PAGES, STATIC
@@ -64,6 +67,7 @@ _GROUPS = (
     stream,
     events,
     secrets,
+    services_routes,
     variables,
     audit,
     doctor,

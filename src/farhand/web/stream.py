@@ -63,6 +63,8 @@ def _about(notice: Notice) -> str | None:
     record: Any = notice.record
     if isinstance(record, Run):
         return record.id
+    if notice.kind == "service":
+        return f"service:{record}"
     if isinstance(record, Event):
         return f"{record.kind} {record.worker} {record.at}"
     return record if isinstance(record, str) else notice.run
@@ -116,5 +118,5 @@ async def stream(
     who: Annotated[Identity, Depends(require("read"))],
     run: Annotated[str | None, Query(description="Only what concerns this run.")] = None,
 ) -> EventSourceResponse:
-    """Notices as they happen: `run`, `logs` (also tasks and metrics), `worker`, `event`, `overflow`."""
+    """Notices: `run`, `logs` (also tasks and metrics), `worker`, `service`, `event`, `overflow`."""
     return EventSourceResponse(notices(services, run, who), ping=PING_S, sep="\n")

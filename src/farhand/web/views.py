@@ -169,7 +169,7 @@ def notice_view(kind: str, run: str | None, record: Any) -> dict[str, Any]:
         told = ("at", "message", "worker", "details")
         return {"kind": kind, "event": record.kind} | {name: getattr(record, name) for name in told}
     if isinstance(record, str):
-        return {"kind": kind, "worker": record}
+        return {"kind": kind, "service" if kind == "service" else "worker": record}
     return {"kind": kind, "run": run}
 
 

@@ -18,6 +18,7 @@ from farhand.engine.consequences import Consequences
 from farhand.engine.dispatcher import Dispatcher
 from farhand.engine.fitness import Fitness
 from farhand.engine.fleet import Fleet, Member
+from farhand.engine.hosting import Hosting
 from farhand.engine.importchecks import ImportChecks
 from farhand.engine.operations import Operations
 from farhand.engine.queue import Queue
@@ -64,6 +65,7 @@ class World:
         )
         self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, self.wakeup)
         self.reports = Reports(store, self.consequences, self.fleet, self.imports, dispatcher=self.dispatcher)
+        self.hosting = Hosting(store, self.fleet, self.queue, self.consequences, self.bus)
         self.blocked: asyncio.Event | None = None
 
     # ------------------------------------------------------------ runs and jobs

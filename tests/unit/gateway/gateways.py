@@ -94,7 +94,7 @@ class Gateway:
             Credential(name, labels, "jti"),
             self.world.attachments,
             self.world.reports,
-            Needs(self.world.store, self.secrets, self.variables),
+            Needs(self.world.store, self.secrets, self.variables, self.world.hosting),
             self._welcome,
             TIMES,
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import farhand
-from farhand import cron, exponential, flow, sdk, task
+from farhand import Service, cron, exponential, flow, sdk, task
 from farhand.errors import NotSupported, Usage
 from farhand.sdk.options import TAKEN, Common, FlowOptions, Options, TaskOptions
 
@@ -60,6 +60,7 @@ OF_FLOWS: list[tuple[str, Any, str, Any]] = [
     ("max_concurrent", 1, "options.max_concurrent", 1),
     ("on_crashed", hook, "hooks_of", "crashed"),
     ("schedule", cron("0 3 * * *"), "schedules", ...),
+    ("services", [Service("llm", ["serve"], port=8000)], "services", ...),
 ]
 
 

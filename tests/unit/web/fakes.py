@@ -26,6 +26,7 @@ from .fake_fleet import (
     FakeResources,
     FakeWorkers,
 )
+from .fake_hosting import FakeHosting
 from .fake_runs import (
     FakeDeclared,
     FakeExplanations,
@@ -107,6 +108,7 @@ class FakeServices:
         self.projects = FakeProjects()
         self.workers = self.operations = FakeWorkers()
         self.fitness = FakeFitness()
+        self.hosting = FakeHosting()
         self.tokens = FakeTokens()
         self.invitations = FakeInvitations(self.tokens)
         self.audit = FakeAudit()

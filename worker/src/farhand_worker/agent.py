@@ -69,9 +69,7 @@ class Agent:
         self._holdings.surroundings = self._surroundings
         self._pool.began = self._surroundings.engine_began
         self._renewal = Renewal(self._holdings, self._pool, self._heard)
-        self._orders = Orders(
-            options.parallel, self._pool, self._holdings.send, self._leave_if_done, self._beat
-        )
+        self._orders = Orders(options.parallel, self._pool, self._holdings, self._leave_if_done, self._beat)
         self._attendance = Attendance(
             options,
             state,
@@ -186,6 +184,7 @@ class Agent:
         if self._signals == 1:
             _log.info("draining: takes nothing new, %d jobs to finish", running)
             self._attendance.draining = True
+            self._holdings.end_services()
             if not self._leave_if_done():
                 self._loop.call_later(_SECOND_SIGNAL_S, self._say_draining)
         elif self._signals == 2:

@@ -205,6 +205,7 @@ class Attendance:
             git=self._surroundings.git,
             environment=self._surroundings.environment,
             ends_at=None if self._options.allocation is None else self._options.allocation.ends_at,
+            hosts=True,
         )
 
     def _welcome(self, message: Welcome, sent_at: float, address: Address) -> None:

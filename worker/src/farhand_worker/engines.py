@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
@@ -71,6 +72,18 @@ class Ended(NamedTuple):
         return f"signal {self.signal}{oom}"
 
 
+class Command(NamedTuple):
+    """The process of a service: what is started, where, and with what in its environment."""
+
+    name: str
+    argv: List[str]
+    environ: Dict[str, str]
+    cwd: Path
+    strict: bool = False
+    cpus: Optional[int] = None
+    devices: Optional[Tuple[str, ...]] = None
+
+
 class Occupant(Protocol):
     """What an engine reports to while it executes a job."""
 
@@ -97,6 +110,7 @@ class Engine:
         self.paths: List[str] = []
         self.end: Optional[Ended] = None
         self.gone = asyncio.Event()
+        self.begun = asyncio.Event()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.occupant: Optional[Occupant] = None
         self.timer: Optional[asyncio.TimerHandle] = None
@@ -130,6 +144,7 @@ class Engine:
         """The process is gone: read the rest of its output and tell its occupant."""
         self.end = end
         self.gone.set()
+        self.begun.set()
         self.drain_output()
         self._close_pipe()
         self.channel.close()
@@ -218,6 +233,26 @@ class Pool:
             raise
         engine.timer.cancel()
         return engine
+
+    async def host(self, service: Command, occupant: Occupant) -> Engine:
+        """The process of a service, which has no channel; wait until it has ``begun``."""
+        key = Key("", "", service.strict, (), service.name, service.cpus, service.devices)
+        await self._free_devices(key.devices or ())
+        engine = self._new(key, Path())
+        engine.occupant = occupant
+        output, output_far = os.pipe()
+        engine.attach_output(output)
+        environ = engine_environment(self._environ, engine.id, key.cpus, key.devices)
+        environ.update(service.environ)
+        none = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._start(engine, self._found(service.argv, environ), environ, service.cwd, [none, output_far])
+        return engine
+
+    def _found(self, argv: List[str], environ: Dict[str, str]) -> List[str]:
+        """The command with its program's path; ``python`` is the interpreter that engines have."""
+        if argv[0] in ("python", "python3"):
+            return [self._python, *argv[1:]]
+        return [shutil.which(argv[0], path=environ.get("PATH")) or argv[0], *argv[1:]]
 
     def release(self, engine: Engine, retire: bool) -> None:
         """A job is done: keep the engine warm, or let it end."""
@@ -308,9 +343,7 @@ class Pool:
             self._keep_warm(successor)
 
     async def _spawn(self, key: Key, runtime: Path) -> Engine:
-        self._count += 1
-        engine = Engine(self._state.engine_id(self._count), key, runtime)
-        self.engines[engine.id] = engine
+        engine = self._new(key, runtime)
         near, far = socket.socketpair()
         near.setblocking(False)
         output, output_far = os.pipe()
@@ -319,14 +352,25 @@ class Pool:
         program = runtime / "farhand" / "sdk" / "engine.py"
         argv = [self._python, "-I", "-S", str(program), "--fd", str(CHANNEL_FD)]
         environ = engine_environment(self._environ, engine.id, key.cpus, key.devices)
-        if self.warden is None:
-            os.close(far.detach())
-            os.close(output_far)
-            self._gone(engine, Ended(None, 9, "warden"))
-        else:
-            scratch = str(self._state.scratch)
-            self.warden.spawn(engine.id, argv, environ, scratch, key.strict, [far.detach(), output_far])
+        self._start(engine, argv, environ, self._state.scratch, [far.detach(), output_far])
         return engine
+
+    def _new(self, key: Key, runtime: Path) -> Engine:
+        self._count += 1
+        engine = Engine(self._state.engine_id(self._count), key, runtime)
+        self.engines[engine.id] = engine
+        return engine
+
+    def _start(
+        self, engine: Engine, argv: List[str], environ: Dict[str, str], cwd: Path, fds: List[int]
+    ) -> None:
+        """Have the warden start it; the descriptors (channel, output) are its own from now on."""
+        if self.warden is not None:
+            self.warden.spawn(engine.id, argv, environ, str(cwd), engine.key.strict, fds)
+            return
+        for fd in fds:
+            os.close(fd)
+        self._gone(engine, Ended(None, 9, "warden"))
 
     def _retire(self, engine: Engine) -> None:
         if engine in self._idle:
@@ -338,6 +382,7 @@ class Pool:
 
     def _spawned(self, engine: Engine, message: Dict[str, Any]) -> None:
         engine.pid = message["pid"]
+        engine.begun.set()
 
     def _exited(self, engine: Engine, message: Dict[str, Any]) -> None:
         self._gone(

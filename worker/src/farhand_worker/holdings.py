@@ -8,15 +8,18 @@ import re
 import shutil
 from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type
+from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type, Union
 
 from .blobs import NotFetched, hex_of
 from .cache import Cache
 from .checkout import Checkout
 from .clock import wall_now
 from .engines import Pool
+from .hosting import Hosted
 from .jobs import Attempt
 from .protocol import (
+    IMPORT,
+    SERVICE,
     Accepted,
     Ack,
     Assign,
@@ -47,6 +50,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _log = logging.getLogger("farhand.worker")
 
 JobKey = Tuple[str, int]
+HeldJob = Union[Attempt, Hosted]
 
 
 class Holdings:
@@ -81,7 +85,7 @@ class Holdings:
         self.surroundings: Optional[Surroundings] = None
         self._settled = settled
         self._background = background
-        self._attempts: Dict[JobKey, Attempt] = {}
+        self._attempts: Dict[JobKey, HeldJob] = {}
         self._outbox: Dict[JobKey, Reports] = {}
         self._turns: Deque[JobKey] = deque()
         self._uploads: Set[Tuple[JobKey, str]] = set()
@@ -116,9 +120,20 @@ class Holdings:
         return not self._outbox
 
     @property
-    def running(self) -> List[Attempt]:
-        """The attempts whose engine has not ended."""
+    def running(self) -> List[HeldJob]:
+        """The attempts whose engine, or service, has not ended."""
         return [attempt for attempt in self._attempts.values() if not attempt.over.is_set()]
+
+    def service(self, job: str, lease: int) -> Optional[Hosted]:
+        """The service that is held under a lease, if one is."""
+        held = self._attempts.get((job, lease))
+        return held if isinstance(held, Hosted) else None
+
+    def end_services(self) -> None:
+        """This worker takes nothing new: its services, which would never end, go elsewhere."""
+        for attempt in self.running:
+            if isinstance(attempt, Hosted):
+                attempt.stop("stopped")
 
     def hello_lines(self, rode_outage: bool) -> List[Dict[str, Any]]:
         """What `Hello` says is held."""
@@ -174,9 +189,9 @@ class Holdings:
         if self.session is not None:
             self.session.wake()
 
-    def attempt_over(self, attempt: Attempt) -> None:
+    def attempt_over(self, attempt: HeldJob) -> None:
         """The attempt has no engine any more; its reports are held until they are recorded."""
-        if attempt.assign.kind != "import":
+        if attempt.assign.kind not in (IMPORT, SERVICE):
             self.tallies.ended(attempt.assign.flow, *attempt.reports.end, wall_now())
         self._let_go_if_settled((attempt.assign.job, attempt.assign.lease))
         self._settled()
@@ -240,7 +255,7 @@ class Holdings:
         older = [attempt for attempt in self.running if attempt.assign.job == message.job]
         for attempt in older:
             self._fence((message.job, attempt.assign.lease), "it came again under a newer lease")
-        attempt = Attempt(self, message)
+        attempt = Hosted(self, message) if message.kind == SERVICE else Attempt(self, message)
         try:
             attempt.reports.create()
         except OSError as error:
@@ -338,7 +353,7 @@ class Holdings:
             self._remove(reports.outgoing)
         self._settled()
 
-    async def _forget_when_over(self, key: JobKey, attempt: Attempt) -> None:
+    async def _forget_when_over(self, key: JobKey, attempt: HeldJob) -> None:
         await attempt.over.wait()
         self._attempts.pop(key, None)
         self._remove(attempt.reports.outgoing)

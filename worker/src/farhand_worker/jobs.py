@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from .blobs import NotFetched
 from .cache import Cache
@@ -49,8 +49,21 @@ class Host(Protocol):
     def wake(self) -> None:
         """There is something new to report."""
 
-    def attempt_over(self, attempt: Attempt) -> None:
+    def attempt_over(self, attempt: Any) -> None:
         """The attempt has no engine any more."""
+
+
+async def code_tree(host: Host, assign: Assign, claim: Claim) -> Path:
+    """The tree that a job runs from: of the bundle, or of the checkout where there is one."""
+    fingerprint = assign.fingerprint
+    if host.checkout is None or host.surroundings is None or not fingerprint:
+        return await host.cache.bundle(assign.bundle, claim)
+    manifest = await host.surroundings.tree(fingerprint)
+    try:
+        return await host.cache.checked_out(fingerprint, manifest, host.checkout)
+    except Differs as error:
+        host.surroundings.poke()
+        raise NotFetched(str(error)) from error
 
 
 class _Stop(NamedTuple):
@@ -106,7 +119,7 @@ class Attempt:
 
     # ------------------------------------------------------------ the life of it
 
-    async def run(self, predecessors: List[Attempt]) -> None:
+    async def run(self, predecessors: Sequence[Any]) -> None:
         """Everything from the hand-off to the seal; never raises."""
         for older in predecessors:
             await older.over.wait()
@@ -136,7 +149,7 @@ class Attempt:
     async def _prepare(self) -> Engine:
         host, assign = self._host, self.assign
         runtime = await host.cache.runtime(host.runtime)
-        self._bundle = await self._code()
+        self._bundle = await code_tree(host, assign, self.claim)
         if assign.kind == IMPORT and assign.fingerprint:
             self._manifest = await host.cache.blob(assign.fingerprint, self.claim)
         if host.cwd is None:
@@ -146,18 +159,6 @@ class Attempt:
             self._fate = self._fate or fate_of(engine.end)
             raise NotFetched(f"the engine did not start: {engine.end.text}")
         return engine
-
-    async def _code(self) -> Path:
-        """The tree that the engine runs from: of the bundle, or of the checkout where there is one."""
-        host, fingerprint = self._host, self.assign.fingerprint
-        if host.checkout is None or host.surroundings is None or not fingerprint:
-            return await host.cache.bundle(self.assign.bundle, self.claim)
-        manifest = await host.surroundings.tree(fingerprint)
-        try:
-            return await host.cache.checked_out(fingerprint, manifest, host.checkout)
-        except Differs as error:
-            host.surroundings.poke()
-            raise NotFetched(str(error)) from error
 
     def _key(self) -> Key:
         settings = self.assign.settings

@@ -6,6 +6,7 @@ import logging
 from typing import Any, Callable, Dict
 
 from .engines import Pool
+from .holdings import Holdings
 from .protocol import Drained, Probe, Set
 
 _log = logging.getLogger("farhand.worker")
@@ -21,7 +22,7 @@ class Orders:
         self,
         parallel: int,
         pool: Pool,
-        send: Callable[[Any], None],
+        holdings: Holdings,
         look: Callable[[], object],
         beat: Callable[[], None],
     ) -> None:
@@ -29,7 +30,7 @@ class Orders:
         self.draining = False
         self._said = False
         self._pool = pool
-        self._send = send
+        self._holdings = holdings
         self._look = look
         self._beat = beat
         self.handlers: Dict[type, Callable[[Any], None]] = {Set: self._set, Probe: self._probed}
@@ -38,7 +39,7 @@ class Orders:
         """Nothing is held any more, and nothing new is taken: say so, once."""
         if not self._said:
             self._said = True
-            self._send(Drained())
+            self._holdings.send(Drained())
 
     def _set(self, order: Set) -> None:
         if order.parallel is not None:
@@ -48,6 +49,8 @@ class Orders:
         if order.draining is not None and order.draining != self.draining:
             self.draining, self._said = order.draining, False
             _log.info("told to take %s", "nothing new" if order.draining else "work again")
+            if order.draining:
+                self._holdings.end_services()
             self._look()
 
     def _probed(self, _: Probe) -> None:

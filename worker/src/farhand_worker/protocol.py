@@ -64,6 +64,9 @@ AGENT = "agent"
 IMPORT = "import"
 """The kind of a job that only asks whether a module can be imported; it takes no slot."""
 
+SERVICE = "service"
+"""The kind of a job that is a server process, kept until it is told to stop; it takes no slot."""
+
 ENGINE_ID_VARIABLE = "FARHAND_ENGINE"
 """The one variable of farhand's own in an engine's environment; its descendants inherit it."""
 
@@ -136,6 +139,7 @@ class Hello:
     directories that lie on the same storage as the server's under the same path. ``checkout`` is the
     directory with its own copy of the code that it works in, at ``git``; ``environment`` the digest of what
     is installed there, once that is known; ``ends_at`` when its machine is taken away, where that is known.
+    ``hosts`` says that it can keep services.
     """
 
     type: ClassVar[str] = "hello"
@@ -161,6 +165,7 @@ class Hello:
     git: str = ""
     environment: str = ""
     ends_at: Optional[float] = None
+    hosts: bool = False
 
 
 @dataclass(frozen=True)
@@ -297,7 +302,8 @@ class Assign:
     ``hook`` (``args`` encodes the summary of a run that has ended, ``key`` is ``hook:STATE:INDEX``: the
     flow's hook of that state and place). ``entry`` is ``module:name`` inside the bundle. ``kept`` counts
     outcomes of earlier attempts; when it is not zero the engine asks for them before it starts.
-    Kind ``import`` asks whether the module of ``entry`` can be imported there; it has no run.
+    Kind ``import`` asks whether the module of ``entry`` can be imported there; it has no run. The ``args`` of
+    a ``service`` are its `Hosting` as a dict; it has no entry, and ``run`` only names where its lines go.
     ``fingerprint`` is the digest of the manifest of the flow's files.
     ``settings`` may hold ``silence_timeout_s``, ``isolated`` (an engine of its own), ``secrets`` (an
     engine is only shared by jobs that declare the same); ``called``, key → run id of the flows that an
@@ -327,6 +333,26 @@ class Assign:
     fingerprint: str = ""
     cpus: Optional[int] = None
     devices: Optional[List[str]] = None
+
+
+@dataclass(frozen=True)
+class Hosting:
+    """How a service is run: the ``args`` of its job.
+
+    ``{port}``, ``{weights}`` and ``{code}`` are replaced inside of ``command`` and of the values of ``env``;
+    no shell sees either. Without a ``port`` the agent takes a free one; without ``health`` it is healthy once
+    its own processes listen there. ``weights`` is the digest of a file that is fetched first.
+    """
+
+    name: str
+    command: List[str]
+    port: Optional[int] = None
+    health: Optional[str] = "/health"
+    env: Dict[str, str] = field(default_factory=dict)
+    weights: str = ""
+    stop_s: float = 3.0
+    start_s: float = 600.0
+    health_timeout_s: float = 3.0
 
 
 @dataclass(frozen=True)
@@ -621,6 +647,22 @@ class Artifact:
 
 
 @dataclass(frozen=True)
+class ServiceState:
+    """How a service is, from its agent: ``state`` is healthy or degraded.
+
+    ``port`` is where its own processes listen, None while they do not. ``reason`` of degraded: starting,
+    health_timeout, health_refused, health_status or port_taken.
+    """
+
+    kind: ClassVar[str] = "service"
+    at: float
+    state: str
+    reason: str = ""
+    message: str = ""
+    port: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class Result:
     """How user code ended: ``state`` is completed, failed or cancelled.
 
@@ -642,9 +684,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Exit:
-    """The engine ended without a result.
+    """The engine ended without a result, or a service ended.
 
-    ``reason``: crashed, timeout, silence, cancelled, stopped, not_started.
+    ``reason``: crashed, timeout, silence, cancelled, stopped, not_started. ``tail`` is the end of a service's
+    output.
     """
 
     kind: ClassVar[str] = "exit"
@@ -653,6 +696,7 @@ class Exit:
     message: str
     code: Optional[int] = None
     signal: Optional[int] = None
+    tail: str = ""
 
 
 EVENTS: Dict[str, Type[Any]] = {
@@ -669,6 +713,7 @@ EVENTS: Dict[str, Type[Any]] = {
         Unblocked,
         Artifact,
         LocalPath,
+        ServiceState,
         Result,
         Exit,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from .clock import wall_now
-from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, Exit, Held, Log, as_dict
+from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, Exit, Held, Log, Started, as_dict
 from .spool import SpoolReader, SpoolWriter
 
 _SUFFIX = ".engine"
@@ -72,6 +72,13 @@ class Reports:
             self._dropped = 0
         except OSError:
             self._dropped += len(lines)
+
+    def tell(self, event: Any) -> None:
+        """Add what the agent itself has seen of the job. Raises OSError when it cannot be written."""
+        if not (self.sealed or self.gone):
+            self._sources[AGENT].size = self._writer.write([(event.kind, as_dict(event))])
+            if event.kind == Started.kind:
+                self._started_at = event.at
 
     def seal(self, end: Exit, keep_result: bool = True) -> None:
         """Nothing more will be written: ``end`` is how it ended unless the engine has left a result.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional
 
-from .protocol import Inventory
+from .protocol import IMPORT, SERVICE, Inventory
 from .tally import FlowTally, Message, fails
 
 BEATS_MISSED = 3
@@ -86,8 +86,8 @@ def sentence(status: Status) -> str:
 
 
 def used_slots(status: Status) -> int:
-    """The slots in use; a look whether code can be imported takes none."""
-    return sum(job.kind != "import" for job in status.running)
+    """The slots in use; a look whether code can be imported takes none, nor does a service."""
+    return sum(job.kind not in (IMPORT, SERVICE) for job in status.running)
 
 
 def mood(status: Status) -> str:

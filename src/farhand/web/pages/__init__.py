@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import access, api, compare, flows, projects, run, runs, schedules, signin, workers
+from . import access, api, compare, flows, projects, run, runs, schedules, services, signin, workers
 
 STATIC = Path(__file__).with_name("static")
 """The files served under static/."""
 
-PAGES = (signin, runs, run, compare, flows, schedules, projects, workers, access, api)
+PAGES = (signin, runs, run, compare, flows, schedules, services, projects, workers, access, api)
 """Each with its ``router``."""
