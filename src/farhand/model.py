@@ -145,10 +145,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class ServiceSpec:
-    """How a service is run. ``weights`` is a digest; ``port`` and ``health`` None: a free one, and no check.
-
-    ``keep_prefix``: requests that come through the server keep ``/services/NAME`` before their path.
-    """
+    """How a service is run. ``weights`` is a digest; no ``port`` is a free one, no ``health`` no check."""
 
     command: tuple[str, ...]
     port: int | None = None
@@ -158,7 +155,6 @@ class ServiceSpec:
     stop_s: float = 3.0
     start_s: float = 600.0
     health_timeout_s: float = 3.0
-    keep_prefix: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ MEANINGS: dict[str, str] = {
     "schedules": "pause and resume schedules",
     "workers": "drain, resume and forget workers, and set their slots",
     "provisioners": "try provisioners, which may start a machine",
-    "services": "start, stop and use services",
+    "services": "start and stop services",
     "variables": "set and delete variables",
     "flavors": "set and delete flavors, which are named sizes",
     "secrets_list": "see which secrets there are; nobody is shown a value",

@@ -60,7 +60,6 @@ class Service:
         stop_timeout: Duration = 3.0,
         start_timeout: Duration = 600.0,
         health_timeout: Duration = 3.0,
-        keep_prefix: bool = False,
     ) -> None:
         self.name = name
         self._options = Options(
@@ -84,7 +83,6 @@ class Service:
             "stop_s": duration("stop_timeout", stop_timeout),
             "start_s": duration("start_timeout", start_timeout),
             "health_timeout_s": duration("health_timeout", health_timeout),
-            "keep_prefix": keep_prefix,
         }
         servicespec.check(name, self.spec, self._options.secrets)
 

@@ -84,10 +84,6 @@ def _seconds(value: Any) -> str:
     return ""
 
 
-def _yes_or_no(value: Any) -> str:
-    return "" if isinstance(value, bool) else "must be True or False"
-
-
 _CHECKS = {
     "command": _command,
     "port": _port,
@@ -97,5 +93,4 @@ _CHECKS = {
     "stop_s": _seconds,
     "start_s": _seconds,
     "health_timeout_s": _seconds,
-    "keep_prefix": _yes_or_no,
 }

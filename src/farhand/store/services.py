@@ -213,9 +213,7 @@ def begin(connection: Connection, effects: Effects, service: Service, now: float
 
 
 def _arguments(service: Service) -> Json:
-    told = msgspec.to_builtins(service.spec)
-    del told["keep_prefix"]
-    return {"name": service.name, **told}
+    return {"name": service.name, **msgspec.to_builtins(service.spec)}
 
 
 def end_job(connection: Connection, effects: Effects, service: Service, now: float) -> None:

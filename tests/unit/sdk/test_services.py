@@ -66,7 +66,6 @@ def test_a_flow_names_the_services_that_it_needs() -> None:
         ({"command": ["serve", "{port}", "{weights}"]}, "names {weights}"),
         ({"stop_timeout": 0}, "more than nothing"),
         ({"start_timeout": "3d"}, "at most 86400"),
-        ({"keep_prefix": "yes"}, "True or False"),
         ({"gpus": -1}, "whole number"),
     ],
 )

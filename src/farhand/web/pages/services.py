@@ -32,7 +32,7 @@ async def rows(request: Request, services: Asking, visitor: Visitor) -> Response
 
 @router.get("/services/{name}")
 async def service_page(request: Request, name: str, services: Asking, visitor: Visitor) -> Response:
-    """One service. What it serves itself is below this path, after a slash."""
+    """One service."""
     shown = await _now(services, name)
     after = max(0, await _last_line(services, name) - LINES)
     page = await services.hosting.logs(name, after, LINES)
