@@ -134,7 +134,7 @@ class Choosing:
     def _will(self, job: Job, member: Member) -> bool:
         if not self._beyond.asked_for(member.name):
             return True
-        return not lacks(need(job.ask), member.candidate.in_use, member.capacity)
+        return not member.draining and not lacks(need(job.ask), member.candidate.in_use, member.capacity)
 
     # ------------------------------------------------------------ reservations
 

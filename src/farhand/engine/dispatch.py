@@ -58,7 +58,7 @@ class Dispatch:
         self.rescuer = Rescuer(store, fleet, follow, self.worker_events)
         self.operations = Operations(store, fleet, self.rescuer, self.worker_events, wakeup)
         self.tokens = Tokens(store, home, environment, on_end=self.operations.expel)
-        self.machines = machines = Machines(store, self.tokens, fleet, queue, bus, wakeup)
+        self.machines = machines = Machines(store, self.tokens, fleet, self.fitness, queue, bus, wakeup)
         handed_over = self.vitals.handed_over
         self.dispatcher = Dispatcher(
             store, queue, fleet, follow, bus, wakeup, fitness, handed_over, reserve_after_s, machines

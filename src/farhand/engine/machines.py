@@ -19,7 +19,8 @@ from ..provisioning import Demand, Key, Shape, Standing, covers, smallest, wante
 from ..store import Store
 from .bus import Bus, Notice
 from .choosing import Beyond
-from .fleet import LOST, ONLINE, Fleet
+from .fitness import Fitness
+from .fleet import LOST, ONLINE, Fleet, Member
 from .queue import Lane, Queue
 from .roles import WORKER
 from .service import Wakeup
@@ -69,8 +70,8 @@ class ProvisionerView:
 class Provisions:
     """What can be asked for, what is outstanding, what ended last; ``trouble`` is that of the file."""
 
-    provisioners: list[ProvisionerView]
-    machines: list[MachineView]
+    provisioners: list[ProvisionerView] = field(default_factory=list[ProvisionerView])
+    machines: list[MachineView] = field(default_factory=list[MachineView])
     trouble: str = ""
 
 
@@ -93,6 +94,7 @@ class Machines(Beyond):
     store: Store
     tokens: Tokens
     fleet: Fleet
+    fitness: Fitness
     queue: Queue
     bus: Bus
     wakeup: Wakeup
@@ -171,9 +173,17 @@ class Machines(Beyond):
                 member = self.fleet.get(machine.name)
                 if shape is None or _key(machine) != shape.key or member is None or member.state != ONLINE:
                     continue
-                if not member.draining and member not in self.fleet.able(job.ask):
-                    log.warning("%s has less than the profile %s says", machine.name, "/".join(shape.key))
+                if not member.draining and self._is_unfit(job, member):
+                    log.warning(
+                        "%s, of %s, is no machine for %s", machine.name, "/".join(shape.key), job.flow
+                    )
                     self._disproved.add((shape.key, job.ask))
+
+    def _is_unfit(self, job: Job, member: Member) -> bool:
+        """Whether a worker could never take a job, for what it has or for its Python or code; time aside."""
+        against = self.fitness.against(job, member)
+        of_code = against is not None and against.for_good and against.code != "ends_too_soon"
+        return of_code or member not in self.fleet.able(job.ask)
 
     # ------------------------------------------------------------ for whoever talks to schedulers
 
@@ -288,9 +298,10 @@ class Machines(Beyond):
         shown = [self.view(machine) for machine in [*self._open.values(), *ended]]
         return Provisions(list(self._views.values()), shown, self.trouble)
 
-    def outstanding(self) -> list[MachineView]:
-        """The machines that have not ended."""
-        return [self.view(machine) for machine in self._open.values()]
+    def outstanding(self) -> Provisions:
+        """The same, without what has ended."""
+        shown = [self.view(machine) for machine in self._open.values()]
+        return Provisions(list(self._views.values()), shown, self.trouble)
 
     def view(self, machine: Machine) -> MachineView:
         """A machine as people see it."""

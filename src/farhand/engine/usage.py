@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..placement import asked
 from ..resources import NAMES, Amounts, Capacity, held_by
 from .fleet import OFFLINE, Fleet, Holding, Member, lease_of
-from .machines import MachineView
+from .machines import Provisions
 from .queue import Queue, order_of
 
 WAITING_MAX = 200
@@ -65,20 +65,21 @@ class WaitingJob:
 class Usage:
     """Every attached worker by name, and the first of the ``queued`` jobs.
 
-    ``machines`` are those that provisioners were asked for and that have not ended.
+    ``provisions`` has the provisioners, with what last went wrong, and the machines they were asked for that
+    have not ended.
     """
 
     workers: list[WorkerUsage]
     waiting: list[WaitingJob]
     queued: int
-    machines: list[MachineView]
+    provisions: Provisions
 
 
 class Resources:
     """Answers from memory, as the dispatcher sees it."""
 
     def __init__(
-        self, fleet: Fleet, queue: Queue, outstanding: Callable[[], list[MachineView]] = lambda: []
+        self, fleet: Fleet, queue: Queue, outstanding: Callable[[], Provisions] = Provisions
     ) -> None:
         self._outstanding = outstanding
         self._fleet = fleet

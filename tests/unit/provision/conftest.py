@@ -41,7 +41,9 @@ class Office:
         """A server starts on the store, with nothing in memory."""
         world = self.world
         tokens = Tokens(world.store, self.directory, {}, on_end=world.operations.expel)
-        self.machines = Machines(world.store, tokens, world.fleet, world.queue, world.bus, world.wakeup)
+        self.machines = Machines(
+            world.store, tokens, world.fleet, world.fitness, world.queue, world.bus, world.wakeup
+        )
         world.dispatcher._beyond = world.dispatcher._choosing._beyond = self.machines
         kinds = {"command": self._make}
         forget = world.operations.forget

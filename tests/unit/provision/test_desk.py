@@ -255,6 +255,20 @@ async def test_the_worker_of_a_machine_that_has_ended_is_forgotten_in_time(
     assert await office.world.store.workers.get(machine.name) is None
 
 
+@pytest.mark.fault("4.10")
+async def test_a_machine_with_another_python_than_the_code_needs_is_not_asked_for_again(
+    office: Office,
+) -> None:
+    await office.open(max_outstanding=9)
+    job = await office.queued(Ask(labels=("gpu",), requires_python=">=3.13"))
+    await office.step()
+    await office.attaches(office.open_machines[0])
+    for _ in range(3):
+        await office.step()
+    assert len(office.fake.orders) == 1
+    assert office.message(job).endswith("a machine of hpc/gpu came and could not take it")
+
+
 # ---------------------------------------------------------------- stop and start
 
 
