@@ -74,7 +74,7 @@ class FakeWorkers:
 
 class FakeResources:
     def usage(self) -> Usage:
-        return Usage([], [], 0, [])
+        return Usage([], [], 0, Provisions())
 
 
 class FakeMachines:
