@@ -41,7 +41,7 @@ COMMANDS = (
     Entry("sweep", "sweep", "Start a flow once for every combination of parameters."),
     Entry("artifacts", "artifacts", "The files that runs saved."),
     Entry("schedules", "schedules", "What the server starts by the clock."),
-    Entry("services", "services", "Server processes that are kept on workers."),
+    Entry("services", "services", "The server processes that are kept on workers."),
     Entry("workers", "workers", "The machines that work for the server."),
     Entry("provisioners", "provisioners", "What can start machines: a batch scheduler, or any script."),
     Entry("backup", "backup", "Copy the store, its files and keys to FILE, while runs go on."),
