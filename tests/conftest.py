@@ -29,7 +29,7 @@ def temporary() -> Iterator[Path]:
         postgresql.end()
         left = sorted(path.name for path in Path(name).glob("farhand-*"))
         tempfile.tempdir = around
-        os.environ.pop("TMPDIR")
+        os.environ.pop("TMPDIR", None)
         os.environ.update({} if variable is None else {"TMPDIR": variable})
     assert left == [], "left in the temporary directory"
 
