@@ -72,9 +72,11 @@ async def test_a_flow_of_a_project_is_not_put_and_one_that_was_put_is_no_project
 
 async def test_a_flow_that_is_deleted_takes_its_versions_with_it(store: Store) -> None:
     await store.versions.put(FLOW, version("e1"), None, 1.0)
+    with pytest.raises(Conflict, match="is part of project"):
+        await store.retention.delete_flow("train", 2.0)
     with pytest.raises(Changed):
-        await store.versions.retire("train", "e0", DECLARED)
-    await store.versions.retire("train", "e1", DECLARED)
-    assert await store.retention.delete_flow("train", 2.0) == 0
+        await store.retention.delete_flow("train", 2.0, project=DECLARED, expected="e0")
+    assert len(await store.versions.list("train")) == 1
+    assert await store.retention.delete_flow("train", 2.0, project=DECLARED, expected="e1") == 0
     assert await store.versions.list("train") == []
     assert (await store.versions.put(FLOW, version("e3"), "", 3.0)).number == 1

@@ -271,6 +271,9 @@ def test_a_flow_of_a_projects_tasks_is_a_declared_flow_too(here: Deployment) -> 
     }
     answer = here.client.put("/flows/train-here", json=TRAIN)
     assert (answer.status_code, answer.json()["code"]) == (409, "conflict")
+    assert here.client.delete("/flows/train-here", params={"force": True}).status_code == 409
+    refused = here.client.delete("/flows/train-here", headers={"If-Match": f'"{version["etag"]}"'})
+    assert (refused.status_code, refused.json()["code"]) == (400, "usage")
 
 
 def test_a_run_keeps_its_version_and_a_killed_engine_repeats_no_finished_node(

@@ -18,7 +18,7 @@ import msgspec
 from farhand_worker.manifest import digest_file, write_manifest
 
 from ..blobs import Blobs, digest_of
-from ..errors import Conflict, InvalidDocument, NotFound, Usage
+from ..errors import Changed, Conflict, InvalidDocument, NotFound, Usage
 from ..lifecycle import RUN, is_terminal
 from ..model import DECLARED, Flow, Json, Version
 from ..store import Store
@@ -31,6 +31,7 @@ from .runs import Runs
 CHECK_S = 20.0
 """A document that takes longer to be read is refused."""
 
+_CANCELLABLE = tuple(state for state in RUN if not is_terminal(RUN, state) and state != "cancelling")
 _AT_ONCE = 2
 _PAGE = 200
 
@@ -95,22 +96,28 @@ class Declared:
         """
         flow = await self._store.flows.get(name)
         put = flow is not None and flow.project == DECLARED
-        if put and not forced and (under_way := await self._under_way(name)):
-            raise Conflict(
-                f"{len(under_way)} runs of flow {name!r} have not ended; cancel them first, or delete it with"
-                " force"
-            )
-        if put:
-            await self._store.versions.retire(name, expected, DECLARED)
+        if expected is not None and not put:
+            raise Usage(f"flow {name!r} was not put, so there is nothing that If-Match could name")
+        forced = forced and (flow is None or put or not flow.present)
         if forced:
-            for run in await self._under_way(name):
+            version = await self._store.versions.latest(name)
+            if expected not in (None, "*") and (version is None or version.etag != expected):
+                raise Changed(f"flow {name!r} is not what this deletion is based on; nothing was cancelled")
+            await self._cancel_all(name)
+        project = DECLARED if put else ""
+        return await self._pruner.delete_flow(name, forced=forced, project=project, expected=expected)
+
+    async def _cancel_all(self, flow: str) -> None:
+        """Cancel the open runs of a flow; what is being cancelled already ends by itself."""
+        tried: set[str] = set()
+        while left := set(await self._open_runs(flow, *_CANCELLABLE)) - tried:
+            tried |= left
+            for run in sorted(left):
                 with contextlib.suppress(Conflict):  # it has ended meanwhile
                     await self._runs.cancel(run)
-        return await self._pruner.delete_flow(name, forced=forced and put)
 
-    async def _under_way(self, flow: str) -> list[str]:
-        """Up to a page of open runs in each state, those that flows started themselves left out."""
-        states = [state for state in RUN if not is_terminal(RUN, state)]
+    async def _open_runs(self, flow: str, *states: str) -> list[str]:
+        """Up to a page of runs in each state, those that other runs started left out."""
         pages = [await self._runs.page(_PAGE, None, flow, state) for state in states]
         return [run.id for page in pages for run in page.items if run.root is None]
 

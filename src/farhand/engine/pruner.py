@@ -125,12 +125,18 @@ class Pruner(Service):
         async with self._sweeping:
             yield
 
-    async def delete_flow(self, flow: str, *, forced: bool = False) -> int:
+    async def delete_flow(
+        self, flow: str, *, forced: bool = False, project: str = "", expected: str | None = None
+    ) -> int:
         """Hide a flow and its runs at once, and delete them in the background; returns how many runs.
 
-        With ``forced`` also those that are not over, each as soon as it is.
+        With ``forced`` also those that are not over, each as soon as it is; with a ``project`` also one that
+        this project has. ``expected`` is as for `Versions.put`.
         """
-        runs = await self._store.retention.delete_flow(flow, time.time(), forced=forced)
+        runs = await self._store.retention.delete_flow(
+            flow, time.time(), forced=forced, project=project, expected=expected
+        )
+        self._store.flows.forget()
         self._wakeup.set()
         return runs
 

@@ -110,11 +110,14 @@ class Retention:
         """Delete up to ``rows_max`` rows older than a moment of a table of `BY_AGE`."""
         return await self._database.write(lambda connection: _delete_old(connection, table, before, rows_max))
 
-    async def delete_flow(self, flow: str, now: float, *, forced: bool = False) -> int:
+    async def delete_flow(
+        self, flow: str, now: float, *, forced: bool = False, project: str = "", expected: str | None = None
+    ) -> int:
         """Hide a flow and all its runs at once; `doomed` lists them for whoever deletes them.
 
-        Returns how many there are. Raises `NotFound`, or `Conflict` while its project has it or, unless
-        ``forced``, a run of it is under way.
+        Returns how many there are. Raises `NotFound`, or `Conflict` while a project has it, if not the one
+        named here, or, unless ``forced``, a run of it is under way; and `Changed` if its newest version is
+        not the ``expected`` one.
         """
         runs, after = 0, await self._database.read(lambda connection: _last_deleted(connection, flow))
         while True:  # counted outside the writer, which a flow of a million runs would hold for long
@@ -125,7 +128,7 @@ class Retention:
             if counted < COUNTED_MAX:
                 break
         return await self._database.write(
-            lambda connection: _delete_flow(connection, flow, runs, now, forced)
+            lambda connection: _delete_flow(connection, flow, runs, now, forced, project, expected)
         )
 
     async def doomed(self, limit: int) -> list[str]:
@@ -231,9 +234,17 @@ def _count_after(connection: Connection, flow: str, after: str) -> tuple[int, st
     return int(counted), str(last)
 
 
-def _delete_flow(connection: Connection, flow: str, runs: int, now: float, forced: bool) -> int:
+def _delete_flow(
+    connection: Connection,
+    flow: str,
+    runs: int,
+    now: float,
+    forced: bool,
+    project: str,
+    expected: str | None,
+) -> int:
     row = connection.execute("SELECT present, project FROM flows WHERE name = ?", (flow,)).fetchone()
-    if row is not None and row[0]:
+    if row is not None and row[0] and row[1] != project:
         raise Conflict(f"flow {flow!r} is part of project {row[1]!r}; take it out there first")
     after = _last_deleted(connection, flow)
     newest = connection.execute(
@@ -246,7 +257,7 @@ def _delete_flow(connection: Connection, flow: str, runs: int, now: float, force
         said = f"{under_way}" if under_way < COUNTED_MAX else f"{COUNTED_MAX} or more"
         raise Conflict(f"{said} runs of flow {flow!r} have not ended; cancel them first")
     connection.execute("DELETE FROM flows WHERE name = ?", (flow,))
-    forget_versions(connection, flow)
+    forget_versions(connection, flow, expected)
     if newest is not None:
         connection.execute(
             "INSERT INTO deletions (flow, last_run, asked_at) VALUES (?, ?, ?)"

@@ -62,18 +62,6 @@ class Versions:
             lambda connection: [VERSIONS.load(row) for row in connection.execute(sql, (flow,)).fetchall()]
         )
 
-    async def retire(self, flow: str, expected: str | None, project: str) -> None:
-        """Take a declared flow out of what can be started; its runs and versions stay. Raises `Changed`."""
-
-        def write(connection: Connection) -> None:
-            _check_expected(_latest(connection, flow), expected)
-            connection.execute("UPDATE flows SET present = 0 WHERE name = ? AND project = ?", (flow, project))
-
-        try:
-            await self._database.write(write)
-        finally:
-            self._flows.forget()
-
 
 def add_version(connection: Connection, version: Version, latest: Version | None) -> Version:
     """Keep a version after the ``latest``, unless it is that one."""
@@ -89,8 +77,10 @@ def note_version(connection: Connection, version: Version) -> None:
     add_version(connection, version, _latest(connection, version.flow))
 
 
-def forget_versions(connection: Connection, flow: str) -> None:
-    """The flow is deleted, with its runs."""
+def forget_versions(connection: Connection, flow: str, expected: str | None = None) -> None:
+    """The flow is deleted, with its runs. Raises `Changed` as `Versions.put` does."""
+    if expected is not None:
+        _check_expected(_latest(connection, flow), expected)
     connection.execute("DELETE FROM versions WHERE flow = ?", (flow,))
 
 
