@@ -86,11 +86,12 @@ class Lab:
             "name": "small",
             "labels": ["cluster"],
             "cpus": 1,
-            "sbatch": ["--partition=main", "--mem=200M", "--chdir=/tmp"],
+            "sbatch": ["--partition=main", "--mem=200M"],
             "prerun": [f"cd {self.project}", "export FROM_PRERUN='it was run'"],
             "worker": [sys.executable, "-m", "farhand_worker"],
         }
         profile.update(fields.pop("profile", {}))
+        profile["sbatch"] = [*profile["sbatch"], f"--chdir={self.project.parent}"]
         settings = {
             "type": "slurm",
             "name": "hpc",
@@ -218,7 +219,7 @@ def test_a_job_that_slurm_requeues_is_the_same_machine_again(lab: Lab, tmp_path:
 
 @pytest.mark.fault("4.13")
 def test_a_server_killed_while_a_machine_is_pending_goes_on_with_it(lab: Lab) -> None:
-    lab.configure(profile={"sbatch": ["--partition=main", "--mem=200M", "--chdir=/tmp", "--begin=now+3600"]})
+    lab.configure(profile={"sbatch": ["--partition=main", "--mem=200M", "--begin=now+3600"]})
     deployment = lab.deployment.start()
     run_id = deployment.start_run("visit")
     eventually(lambda: [m for m in lab.outstanding() if m["state"] == "pending"], what="it is pending")
@@ -250,7 +251,7 @@ def test_a_controller_that_is_away_loses_no_machine(lab: Lab, tmp_path: Path) ->
 
 @pytest.mark.fault("4.7")
 def test_the_node_of_a_machine_dies_and_its_run_goes_on_elsewhere(lab: Lab, tmp_path: Path) -> None:
-    lab.configure(profile={"sbatch": ["--mem=200M", "--chdir=/tmp", "--no-requeue", "--partition=main"]})
+    lab.configure(profile={"sbatch": ["--mem=200M", "--no-requeue", "--partition=main"]})
     lab.deployment.start()
     run_id, job = begun(lab, tmp_path)
     node = lab.slurm.ask("squeue", "-h", "-j", job, "-o", "%N")
