@@ -330,12 +330,11 @@ def _finish_call(
     error = outcome.error
     if outcome.state != "completed" and error is None:
         error = call_error(outcome.reason, outcome.message)
-    started: Json = {} if end.start is None else {"started_at": job.started_at}
     ended = move_call(
         connection,
         job,
         outcome.state,
-        **started,
+        **({} if end.start is None else {"started_at": job.started_at}),
         ended_at=outcome.at,
         attempts=job.attempt,
         kept=int(outcome.state != "cancelled" and job.kind != HOOK),
@@ -363,10 +362,8 @@ def _close_called_by(
     connection: Connection, effects: Effects, job: Job, outcome: _Outcome, now: float
 ) -> None:
     """End the flows that a call had called."""
-    state, message = (
-        left_behind(outcome.state),
-        f"the call of {job.name}, which had called it, is {outcome.state}",
-    )
+    state = left_behind(outcome.state)
+    message = f"the call of {job.name}, which had called it, is {outcome.state}"
     for called in nested.close(connection, effects, job.run, state, message, now, outcome.at, job.id):
         queue_hooks_of_called(connection, effects, called, job, now)
 
