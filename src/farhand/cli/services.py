@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
@@ -70,7 +71,7 @@ def show(client: Client, service: str, as_json: bool) -> None:
             "worker": found["worker"] or "",
             "url": found["url"],
             "flows": ", ".join(found["flows"]),
-            "command": " ".join(spec["command"]),
+            "command": shlex.join(spec["command"]),
             "port": "a free one" if spec["port"] is None else str(spec["port"]),
             "health": spec["health"] or "not asked: it is healthy once it listens",
             "weights": spec["weights"],
