@@ -19,7 +19,7 @@ from tests.harness.waiting import eventually
 jsonschema_rs = pytest.importorskip("jsonschema_rs", reason="jsonschema_rs is absent: no schema is checked")
 
 FLOWS = """
-from farhand import emit, every, flow, progress, save_artifact, task
+from farhand import Service, emit, every, flow, progress, save_artifact, task
 
 @task(tags=["math"])
 def double(n: int) -> int:
@@ -56,7 +56,9 @@ def failing() -> None:
 def tick() -> None:
     pass
 
-@flow
+web = Service("web", command=["python", "-m", "http.server", "{port}"], health="/")
+
+@flow(services=[web])
 def waiting() -> int:
     return far(1)
 
@@ -101,6 +103,7 @@ def _fill(running: Deployment, project: Path) -> dict[str, list[str]]:
     tick = next(item["id"] for item in running.items("/schedules") if item["flow"] == "tick")
     eventually(lambda: running.items(f"/schedules/{tick}/fires"), what="a fire")
     running.post(f"/schedules/{tick}/pause")
+    eventually(lambda: running.items("/services/web/logs"), what="what a service writes")
     token = running.post("/workers/tokens", {"name": "gpu1", "labels": ["gpu"]})
     revoked = running.post("/workers/tokens", {"name": "gpu2"})
     running.post(f"/workers/tokens/{revoked['jti']}/revoke")
@@ -117,6 +120,7 @@ def _fill(running: Deployment, project: Path) -> dict[str, list[str]]:
         "projects": [running.items("/projects")[0]["name"]],
         "schedules": [schedule["id"] for schedule in running.items("/schedules")],
         "workers": ["server"],
+        "services": ["web"],
         "variables": ["limit"],
         "tokens": [token["jti"]],
     }

@@ -15,7 +15,7 @@ from farhand.engine.projects import Projects
 from farhand.engine.runs import Runs
 from farhand.engine.scheduler import Scheduler
 from farhand.errors import Conflict, NotFound, Usage
-from farhand.model import Ask, JobSettings, Trouble
+from farhand.model import NAME_PATTERN, Ask, JobSettings, Trouble
 from farhand_worker.manifest import write_manifest
 from tests.unit.engine.world import World
 
@@ -105,8 +105,8 @@ async def test_what_cannot_be_offered_is_left_out_and_named(
     said = {f"{trouble.file}: {trouble.error}" for trouble in (await projects.get("default")).errors}
     assert "b.py: flow 'etl': a.py has that name; rename one of them" in said
     assert {
-        "a.py: flow 'Two Words': the name cannot be used",
-        "a.py: flow 'server': the name cannot be used",
+        f"a.py: flow 'Two Words': the name cannot be used; it must match {NAME_PATTERN}",
+        f"a.py: flow 'server': the name cannot be used; it must match {NAME_PATTERN}",
     } <= said
     assert any(text.startswith("c.py: flow 'late': its schedule cannot be used: tz='EST'") for text in said)
     assert any(text.startswith("d.py: flow 'odd': its schedule cannot be used: n") for text in said)
