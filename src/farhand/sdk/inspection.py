@@ -18,6 +18,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 from .closure import Source, Tree, digests_of, module_name, version_of
 from .flows import Flow
+from .fresh import import_from_sources
 from .importcheck import not_included, project_files
 from .importing import Document, Importing, failure
 from .loading import import_project_module, import_roots
@@ -134,6 +135,7 @@ def main() -> None:
     sys.stdout = sys.stderr
     sys.path[:] = [path for path in sys.path if path not in ("", str(root))]
     sys.path[:0] = import_roots(root)
+    import_from_sources(str(root))
     sys.argv[:] = [sys.argv[0]]
     for document in inspect(root, asked):
         output.write(json.dumps(document) + "\n")

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, List
 
@@ -44,7 +45,7 @@ def import_project_module(name: str, root: Path) -> Any:
 
 def _from_file(name: str, path: str) -> Any:
     """A project's module that has the name of one which was imported before it."""
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = PathFinder.find_spec(name, [os.path.dirname(path)])
     if spec is None or spec.loader is None:
         raise NotFound(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)

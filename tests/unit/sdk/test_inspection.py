@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -142,3 +143,22 @@ def test_odd_names_and_layouts_are_imported_as_python_would(root: Path) -> None:
     }
     assert "space/inner/near.py" in found["parts"]["space/inner/lazy.py"]
     assert not [name for name in found["files"] if name.endswith(".pyc")]
+
+
+def test_what_a_file_says_now_counts_though_one_of_its_size_was_compiled_in_the_same_second(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    for name in ("one", "uno"):
+        write(root, "etl.py", FLOW.format(name))
+        os.utime(root / "etl.py", (1_700_000_000, 1_700_000_000))
+        assert [flow["name"] for flow in inspect(root)["flows"]] == [name]
+        compileall.compile_file(root / "etl.py", quiet=1)  # as a script of the user's would
+
+
+def test_nothing_compiled_is_left_in_a_project(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    write(root, "etl.py", "import helper\n" + FLOW.format("one"))
+    write(root, "helper.py", "x = 1\n")
+    inspect(root)
+    assert sorted(path.name for path in root.rglob("*")) == ["etl.py", "helper.py"]
