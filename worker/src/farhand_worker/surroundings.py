@@ -65,6 +65,10 @@ class Surroundings:
         looked: Optional[_Looked] = None
         while True:
             await self._fetch()
+            if self._paths and self._installed is None:
+                await (
+                    self._look_at_environment()
+                )  # at once: the first change is named by what was there before
             seen = await self._look()
             if seen != looked or self._unnamed or self._wanted.keys() - self._differs.keys():
                 looked = await self._at_rest(seen)
@@ -104,6 +108,7 @@ class Surroundings:
         self._paths = paths
         if self._installed is None:
             self._note_environment(environment, [])
+            self.poke()
         elif environment != self.environment:
             self._unnamed = True
             self.poke()
