@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from farhand_worker.protocol import Times
+from tests.harness.processes import signal_all
 from tests.integration.agent_server import (
     SLEEP,
     STUBBORN,
@@ -100,8 +101,7 @@ async def test_agent_warden_and_engine_frozen_together_are_killed_when_they_thaw
     thaw = time.monotonic() + 2 * TENTH.lease_s
     await until(lambda: time.monotonic() > thaw, "two leases")
     server.fenced.add(("j", 1))
-    for pid in frozen:
-        os.kill(pid, signal.SIGCONT)
+    signal_all(frozen, signal.SIGCONT)  # the first to thaw may end the others
     await _gone(engine, child, within_s=1)
     assert server.record("j").final is None
 

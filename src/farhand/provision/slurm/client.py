@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shlex
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,11 +64,10 @@ class Client:
         The path of a socket is short by nature: below a home that lies deep there is no room for it.
         """
         if self._sockets is None:
-            if len(str(self._wanted / _SOCKET)) < _PATH_MAX:
-                self._sockets = self._wanted
-                self._sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
-            else:
-                self._sockets = Path(tempfile.mkdtemp(prefix="farhand-ssh-"))
+            self._sockets = self._wanted
+            if len(str(self._wanted / _SOCKET)) >= _PATH_MAX:
+                self._sockets = short_directory(self._wanted)
+            self._sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._sockets
 
     async def call(self, words: Sequence[str], text: str = "") -> Outcome:
@@ -96,3 +97,17 @@ class Client:
             with contextlib.suppress(NoSuchCommand):
                 await run(["ssh", "-O", "exit", "-S", str(socket), self._login], "", _CONNECT_S)
         shutil.rmtree(sockets, ignore_errors=True)
+
+
+def short_directory(stands_for: Path) -> Path:
+    """A directory with a short path that is this user's alone: the same one each time, so that what a killed
+    server left is found by the next."""
+    digest = hashlib.sha256(os.fsencode(stands_for)).hexdigest()[:12]
+    path = Path(tempfile.gettempdir(), f"farhand-ssh-{os.getuid()}-{digest}")
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        known = path.lstat()
+        if not stat.S_ISDIR(known.st_mode) or known.st_uid != os.getuid() or known.st_mode & 0o077:
+            return Path(tempfile.mkdtemp(prefix="farhand-ssh-"))  # somebody else was there first
+    return path
