@@ -32,7 +32,9 @@ def why(client: Client, run: str, as_json: bool) -> None:
     if answer["holders"]:
         click.echo(f"Under way: {', '.join(answer['holders'])}")
     for call in answer["calls"]:
-        click.echo(f"\nIts call {call['name']} is queued: {call['message']}")
+        alone = call["count"] == 1
+        which = f"Its call {call['name']} is" if alone else f"{call['count']} calls of {call['name']} are"
+        click.echo(f"\n{which} queued: {call['message']}")
         _print_considered(call["considered"])
     if answer["attempts"]:
         click.echo("")

@@ -313,8 +313,8 @@ class Runs:
         job, why = next(told, (None, ""))
         if job is None:
             return run
-        others = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-        return replace(run, message=f"{run.message}; {job.name}{others} {why}")
+        others = f" (and {len(waiting) - 1} more of its calls)" if len(waiting) > 1 else ""
+        return replace(run, message=f"{run.message}; {job.name} {why}{others}")
 
 
 def _with_point(series: Series | None, name: str, value: float) -> Series:

@@ -13,10 +13,14 @@ from .runs import Runs
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A placed call of the run that is queued, and why."""
+    """The placed calls of one name that are queued for the same reason; ``key`` is that of the first.
+
+    ``count`` is how many they are.
+    """
 
     name: str
     key: str
+    count: int
     code: str
     message: str
     until: float | None
@@ -60,7 +64,7 @@ class Explanations:
         run = await self._runs.get(id)
         attempts = await self._runs.attempts(run.id)
         waiting = self._queue.waiting_for(run) if run.state == "queued" else None
-        calls = [self._call(job) for job in self._queue.waiting_calls(run.id)]
+        calls = self._calls(run.id)
         code, message = _queued(run, waiting) if waiting is not None else (run.reason, _told(run))
         return Why(
             run=run.id,
@@ -82,10 +86,21 @@ class Explanations:
             found += [run.id for run in page.items if run.root is None]
         return sorted(found)
 
-    def _call(self, job: Job) -> WaitingCall:
-        waiting = self._queue.waiting(job.id) or Waiting("in_line", "")
+    def _calls(self, run_id: str) -> list[WaitingCall]:
+        """What its calls wait for, each reason once: a map may have thousands that wait for the same."""
+        alike: dict[tuple[str, str, str, float | None], list[Job]] = {}
+        for job in self._queue.waiting_calls(run_id):
+            waiting = self._queue.waiting(job.id) or Waiting("in_line", "")
+            key = (job.name, waiting.code, waiting.message, waiting.until)
+            alike.setdefault(key, []).append(job)
+        return [self._call(jobs) for jobs in alike.values()]
+
+    def _call(self, jobs: list[Job]) -> WaitingCall:
+        first = jobs[0]
+        waiting = self._queue.waiting(first.id) or Waiting("in_line", "")
         message = waiting.message or "is next in line"
-        return WaitingCall(job.name, job.key, waiting.code, message, waiting.until, waiting.refusals)
+        until, refusals = waiting.until, waiting.refusals
+        return WaitingCall(first.name, first.key, len(jobs), waiting.code, message, until, refusals)
 
 
 def _queued(run: Run, waiting: Waiting) -> tuple[str, str]:

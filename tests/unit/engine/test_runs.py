@@ -138,7 +138,7 @@ async def test_a_run_whose_placed_call_waits_says_why(runs: Runs, world: World) 
     task = TaskRun(run.id, "k", 1, "fit", "queued", placed="call")
     assert runs.why_waiting(task) == why
     world.queue.add(replace(call, id="other"), 10.0)
-    assert (await runs.get(run.id)).message == f"running on box; fit and 1 more {why}"
+    assert (await runs.get(run.id)).message == f"running on box; fit {why} (and 1 more of its calls)"
     world.queue.remove("call")
     world.queue.remove("other")
     assert (await runs.get(run.id)).message == "running on box"

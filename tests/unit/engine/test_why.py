@@ -53,3 +53,16 @@ async def test_a_run_that_waits_for_anything_else_names_none() -> None:
     queue.add(a_job(run="r4"), 1.0)
     why = await Explanations(Runs(a_run("r4"), a_run("r2", state="running")), queue).why("r4")  # type: ignore[arg-type]
     assert (why.code, why.holders) == ("in_line", [])
+
+
+async def test_calls_that_wait_for_the_same_are_told_once_with_their_number() -> None:
+    """A map has thousands of them."""
+    queue = Queue()
+    for number in range(5):
+        call = a_job(f"c{number}", run="r1", kind="call", key=f"k{number}", name="fit", depth=1)
+        queue.add(call, 1.0)
+    queue.add(a_job("d", run="r1", kind="call", key="d", name="score", depth=1), 1.0)
+    queue.explain(queue.lanes()[0][1], "waits for label gpu")
+    why = await Explanations(Runs(a_run("r1", state="running")), queue).why("r1")  # type: ignore[arg-type]
+    assert [(call.name, call.key, call.count) for call in why.calls] == [("fit", "k0", 5), ("score", "d", 1)]
+    assert {call.message for call in why.calls} == {"waits for label gpu"}
