@@ -256,9 +256,10 @@ class Agent:
         self._leave_if_done()
 
     def _finish(self, why: str) -> None:
-        if not self._leaving:
-            self._leaving = True
-            _log.info("%s", why)
+        if self._leaving:
+            return
+        self._leaving = True
+        _log.info("%s", why)
         if self._attendance.part(why):
             self._loop.call_later(1.0, self._set_end, STOPPED)  # a goodbye may not hold it up
         else:
