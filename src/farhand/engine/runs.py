@@ -185,7 +185,7 @@ class Runs:
         """Store a run that a worker is free for, with the lease of its job."""
         try:
             leased = await self._store.runs.start(run, job, grant.claim, None if told is None else told.entry)
-        except BaseException:
+        except BaseException:  # whatever it was, a cancellation too: the promise is taken back
             dispatcher.drop(grant)
             raise
         if told is not None:

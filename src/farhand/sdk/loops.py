@@ -46,7 +46,7 @@ class _Selector(selectors.DefaultSelector):
             gate = waits.ended()
             if gate is not None:
                 gate.acquire()
-        except BaseException:
+        except BaseException:  # an interruption too: nobody waits any more
             waits.left()
             raise
         return ready
