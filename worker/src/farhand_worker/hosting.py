@@ -37,13 +37,12 @@ from .protocol import (
     ServiceState,
     Started,
 )
-from .reports import Reports
+from .reports import WRITE_AGAIN_S, Reports
 from .transfer import Claim
 
 TAIL_CHARS = 4096
 LINE_CHARS = 300
 SLOW_START = "slow_start"
-_WRITE_AGAIN_S = 1.0
 _LOOK_S = 0.1
 _LOOKS_BETWEEN_BEATS = 10
 _PLACE = re.compile(r"\{(port|weights|code)\}")
@@ -148,7 +147,7 @@ class Hosted:
         elif engine.pid is not None:
             started = Started(wall_now(), engine.pid, "", os.uname().nodename)
             while not self._tell(started):  # noqa: ASYNC110 - a disk does not say when it has room
-                await asyncio.sleep(_WRITE_AGAIN_S)
+                await asyncio.sleep(WRITE_AGAIN_S)
         watch = asyncio.ensure_future(self._watch(engine))
         try:
             return await self._ended
@@ -260,12 +259,7 @@ class Hosted:
         return exit_of(self.assign, why, Exit(at, "crashed", text, end.code, end.signal, tail))
 
     async def _seal(self, end: Exit) -> None:
-        while not self.reports.gone:
-            try:
-                self.reports.seal(end)
-                break
-            except OSError:  # a full disk: without this line the job would never be seen to end
-                await asyncio.sleep(_WRITE_AGAIN_S)
+        await self.reports.seal_at_last(end)
         self._host.wake()
 
     # ------------------------------------------------------------ what its process does

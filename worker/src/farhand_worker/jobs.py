@@ -24,7 +24,6 @@ BELL_S = 0.05
 
 _TERM_SHARE = 0.2
 _TERM_S = 2.0
-_WRITE_AGAIN_S = 1.0
 _LOOKS_AT_SILENCE = 5
 
 
@@ -204,12 +203,7 @@ class Attempt:
 
     async def _seal(self, end: Exit) -> None:
         stopped = self._stop is not None and self._stop.reason == "stopped"
-        while not self.reports.gone:
-            try:
-                self.reports.seal(end, keep_result=not stopped)
-                break
-            except OSError:  # a full disk: without this line the job would never be seen to end
-                await asyncio.sleep(_WRITE_AGAIN_S)
+        await self.reports.seal_at_last(end, keep_result=not stopped)
         self._host.wake()
 
     async def _clear_scratch(self) -> None:

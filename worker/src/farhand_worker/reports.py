@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from .clock import wall_now
 from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, Exit, Held, Log, Started, as_dict
 from .spool import SpoolReader, SpoolWriter
+
+WRITE_AGAIN_S = 1.0
+"""So long after a disk had no room for what must be written it is tried again."""
 
 _SUFFIX = ".engine"
 LOST_VALUE = "a value it had saved is no longer on this worker's disk"
@@ -79,6 +83,15 @@ class Reports:
             self._sources[AGENT].size = self._writer.write([(event.kind, as_dict(event))])
             if event.kind == Started.kind:
                 self._started_at = event.at
+
+    async def seal_at_last(self, end: Exit, keep_result: bool = True) -> None:
+        """`seal`, again and again while the disk is full: without that the job would never be seen to end."""
+        while not self.gone:
+            try:
+                self.seal(end, keep_result)
+                break
+            except OSError:
+                await asyncio.sleep(WRITE_AGAIN_S)
 
     def seal(self, end: Exit, keep_result: bool = True) -> None:
         """Nothing more will be written: ``end`` is how it ended unless the engine has left a result.
