@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,11 @@ from tests.lab import postgresql
 # The tests start hundreds of interpreters: what they import is compiled once, as whatever pip installs is.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# A background job of a shell without job control ignores Ctrl-C, and so does all that it starts; what the
+# tests start has to be able to get one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -211,7 +211,8 @@ def test_a_job_that_slurm_requeues_is_the_same_machine_again(lab: Lab, tmp_path:
     (machine,) = lab.outstanding()
     lab.slurm.ask("scontrol", "requeue", job)
     eventually(lambda: lab.outstanding()[0]["state"] == "pending", what="it is back in the queue")
-    lab.slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now")
+    # In the second in which the job's credential was revoked Slurm refuses to start it: not what is tried.
+    lab.slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now+2")
     _, done = goes_on(lab, tmp_path, run_id)
     assert [where for _, where in done] == [job, job]
     assert [seen["name"] for seen in lab.outstanding()] == [machine["name"]]
