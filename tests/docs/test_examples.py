@@ -11,7 +11,7 @@ import pytest
 
 from tests.docs.pages import examples
 
-PAGES = ("declared.md", "flows.md", "howto-test.md", "parameters.md", "services.md")
+PAGES = ("declared.md", "flows.md", "howto-test.md", "parameters.md", "services.md", "targets.md")
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,7 @@ def test_an_example_runs(page: str, number: int, code: str, tmp_path: Path) -> N
     file = tmp_path / f"example{number}.py"
     file.write_text(code)
     env = {**os.environ, "FARHAND_HOME": str(tmp_path / "home")}
-    done = subprocess.run([sys.executable, str(file)], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, str(file)], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr

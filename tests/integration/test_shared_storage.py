@@ -32,12 +32,15 @@ def test_a_large_value_goes_to_such_a_worker_by_the_directory(shared: tuple[Depl
     assert "files come straight from the server's directory" in deployment.workers["box"].text()
 
 
-def test_a_path_outside_of_what_is_shared_is_told(shared: tuple[Deployment, Proxy], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("flow", "result"), [("reading", 4), ("writing", True)])
+def test_a_path_outside_of_what_is_shared_is_told(
+    shared: tuple[Deployment, Proxy], tmp_path: Path, flow: str, result: object
+) -> None:
     deployment, _ = shared
     for place, told in ((deployment.directory, []), (tmp_path, [str(tmp_path / "file")])):
         (place / "file").write_text("text")
-        run = deployment.wait_for_run(deployment.start_run("reading", at=str(place / "file")), "completed")
-        assert run["result"] == 4
+        run = deployment.wait_for_run(deployment.start_run(flow, at=str(place / "file")), "completed")
+        assert run["result"] == result
         events = deployment.items("/events", run=run["id"], kind="run.local_path_on_worker")
         assert [event["details"]["path"] for event in events] == told
         lines = [

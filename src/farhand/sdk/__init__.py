@@ -28,14 +28,17 @@ if TYPE_CHECKING:
     from .notifications import notify
     from .secrets import secret, variable
     from .services import Service, service_url
+    from .targets import LocalTarget, Target
 
 __all__ = [
     "ArtifactRef",
     "Flow",
     "Future",
     "Futures",
+    "LocalTarget",
     "Schedule",
     "Service",
+    "Target",
     "Task",
     "cron",
     "current_run",
@@ -56,7 +59,9 @@ __all__ = [
 ]
 
 _ON_USE = {
+    "LocalTarget": "targets",
     "Service": "services",
+    "Target": "targets",
     "get_logger": "loggers",
     "notify": "notifications",
     "secret": "secrets",

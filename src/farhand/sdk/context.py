@@ -94,6 +94,8 @@ class Run:
         self.ledger: Ledger = facts.get("ledger") or Ledger()
         self.place: Optional[Place] = facts.get("place")
         self.ask: Optional[Ask] = facts.get("ask")
+        self.local_path: Optional[Callable[[Any], None]] = None
+        """Told of a path that is used, on a machine that shares no disk with the server."""
         self.declared: List[str] = facts.get("declared") or []
         self.secrets: Dict[str, str] = {}
         self.masker: Optional[Masker] = None

@@ -78,6 +78,7 @@ class Job:
         self._root = Path(header["bundle_dir"])
         shared = header.get("shared_paths")
         self._sharing = None if shared is None else _sharing(self._frame, shared)
+        self._run.local_path = None if self._sharing is None else self._sharing.look
 
     @property
     def stopped(self) -> bool:

@@ -109,6 +109,16 @@ def _path(value: Any) -> Path:
     raise Unfit("must be a path")
 
 
+def _local_target(value: Any) -> Any:
+    from .targets import LocalTarget  # noqa: PLC0415 - most scripts have no use for it
+
+    if isinstance(value, LocalTarget):
+        return value
+    if isinstance(value, (str, Path)) and str(value) and "\0" not in str(value):
+        return LocalTarget(value)
+    raise Unfit("must be a path")
+
+
 def _uuid(value: Any) -> Any:
     from uuid import UUID  # noqa: PLC0415 - most scripts have no use for it
 
@@ -163,6 +173,7 @@ _TABLE: List[Tuple[str, Schema, Convert]] = [
 
 _BY_TYPE: Dict[str, Tuple[Schema, Convert]] = {name: (schema, convert) for name, schema, convert in _TABLE}
 _BY_TYPE["pathlib._local.Path"] = _BY_TYPE["pathlib.Path"]
+_BY_TYPE["farhand.sdk.targets.LocalTarget"] = (_BY_TYPE["pathlib.Path"][0], _local_target)
 
 
 def of_type(kind: Any) -> Optional[Tuple[Schema, Convert]]:

@@ -12,6 +12,7 @@ from typing import Any, Iterator, List, Sequence
 
 from . import events
 from .context import Frame
+from .targets import LocalTarget
 
 REMEDY = "save an artifact instead, or tell its worker that the server shares it (--shared-path)"
 LOOKED_AT_MAX = 1000
@@ -19,12 +20,14 @@ LOOKED_AT_MAX = 1000
 
 
 def paths_in(value: Any) -> Iterator[PurePath]:
-    """The paths in a value and in the plain containers that it is made of."""
+    """The paths and local targets in a value and in the plain containers that it is made of."""
     waiting, looked_at = [value], 0
     while waiting and looked_at < LOOKED_AT_MAX:
         found, looked_at = waiting.pop(), looked_at + 1
         if isinstance(found, PurePath):
             yield found
+        elif isinstance(found, LocalTarget):
+            yield PurePath(found.path)
         elif isinstance(found, dict):
             waiting += list(found.values())[:LOOKED_AT_MAX]
         elif isinstance(found, (list, tuple, set, frozenset)):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from breakable import witness
 
-from farhand import flow, task
+from farhand import LocalTarget, flow, task
 
 
 @task(runs_on="server")
@@ -68,6 +68,15 @@ def waiting_for_a_machine(path: str, number: int) -> int:
 def reading(at: Path) -> int:
     """How much there is in a file, where this runs."""
     return len(at.read_text())
+
+
+@flow(runs_on="worker")
+def writing(at: str) -> bool:
+    """Write a target that only the body of the flow knows as one."""
+    target = LocalTarget(at)
+    with target.open("w") as file:
+        file.write("text")
+    return target.exists()
 
 
 @task(device="steady", crash_retries=0)
