@@ -7,9 +7,11 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
 from typing import Awaitable, Callable, Dict, Mapping, Optional, Set
 
@@ -112,7 +114,8 @@ class Cache:
         if not mark.exists():
             if not home.exists():
                 await self._unpack("/api/v1/workers/runtime", digest, home)
-            await self._in_thread(lambda: self._compile(home))
+            if not await self._in_thread(lambda: self._came_compiled(home)):
+                await self._in_thread(lambda: self._compile(home))
             mark.touch()
         os.utime(home)
         return home
@@ -166,6 +169,10 @@ class Cache:
     async def _in_thread(self, work: Callable[[], object]) -> Optional[object]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    def _came_compiled(self, home: Path) -> bool:
+        """Whether the server's Python had compiled all of it as ours would."""
+        return os.path.realpath(self._python) == os.path.realpath(sys.executable) and is_compiled(home)
+
     def _compile(self, home: Path) -> None:
         """Compile once for all engines; they then never look at a source file's time."""
         command = [self._python, "-I", "-S", "-m", "compileall", "-q"]
@@ -193,6 +200,18 @@ class Cache:
         for parent in (self._state.path / "bundles", self._state.path / "runtime"):
             for path in _newest_first(parent)[TREES_MAX:]:
                 remove_tree(path)
+
+
+def is_compiled(home: Path) -> bool:
+    """Whether each module of a tree has its compiled form beside it, made by the Python that runs this."""
+    for source in home.rglob("*.py"):
+        try:
+            with open(cache_from_source(str(source), optimization=""), "rb") as compiled:
+                if compiled.read(len(MAGIC_NUMBER)) != MAGIC_NUMBER:
+                    return False
+        except OSError:
+            return False
+    return True
 
 
 def remove_tree(path: Path) -> None:

@@ -210,14 +210,23 @@ class Pool:
             "exited": self._exited,
         }
 
-    async def obtain(self, key: Key, runtime: Path, occupant: Occupant) -> Engine:
-        """An engine for ``key`` that is ready and reports to ``occupant``; look at its ``end``."""
-        engine = self._warm(key)
-        if engine is None:
-            await self._free_devices(key.devices or ())
-            async with self._starts:
-                engine = await self._started(key, runtime, occupant)
-            self._note(engine)
+    def warm(self, key: Key, occupant: Occupant) -> Optional[Engine]:
+        """An engine of this kind that has nothing to do, if there is one; it reports to ``occupant``."""
+        for engine in reversed(self._idle):
+            if engine.key == key and engine.end is None:
+                self._idle.remove(engine)
+                if engine.timer is not None:
+                    engine.timer.cancel()
+                engine.occupant = occupant
+                return engine
+        return None
+
+    async def start(self, key: Key, runtime: Path, occupant: Occupant) -> Engine:
+        """A new engine for ``key`` that is ready and reports to ``occupant``; look at its ``end``."""
+        await self._free_devices(key.devices or ())
+        async with self._starts:
+            engine = await self._started(key, runtime, occupant)
+        self._note(engine)
         engine.occupant = occupant if engine.end is None else None
         return engine
 
@@ -311,15 +320,6 @@ class Pool:
             self._gone(engine, Ended(None, 9, "warden"))
 
     # ------------------------------------------------------------ inside
-
-    def _warm(self, key: Key) -> Optional[Engine]:
-        for engine in reversed(self._idle):
-            if engine.key == key and engine.end is None:
-                self._idle.remove(engine)
-                if engine.timer is not None:
-                    engine.timer.cancel()
-                return engine
-        return None
 
     async def _free_devices(self, devices: Tuple[str, ...]) -> None:
         """An engine that is done may still hold memory on its device: it ends before another has that."""

@@ -146,18 +146,47 @@ class Attempt:
         self._host.attempt_over(self)
 
     async def _prepare(self) -> Engine:
+        engine = self._host.pool.warm(self._key(), self)
+        if engine is None:
+            return await self._prepare_both()
+        try:
+            await self._fetch_code()
+        except BaseException:
+            self._host.pool.release(engine, retire=False)
+            raise
+        return engine
+
+    async def _prepare_both(self) -> Engine:
+        """A new engine, and the code that it needs once it is ready: each is seen to while the other is."""
+        starting = asyncio.ensure_future(self._start_engine())
+        try:
+            await self._fetch_code()
+        except BaseException:
+            starting.add_done_callback(self._give_back)
+            starting.cancel()
+            raise
+        engine = await starting
+        if engine.end is not None:
+            self._fate = self._fate or fate_of(engine.end)
+            raise NotFetched(f"the engine did not start: {engine.end.text}")
+        return engine
+
+    async def _start_engine(self) -> Engine:
+        runtime = await self._host.cache.runtime(self._host.runtime)
+        return await self._host.pool.start(self._key(), runtime, self)
+
+    def _give_back(self, starting: asyncio.Task[Engine]) -> None:
+        """There is no code for the engine that is here already."""
+        if not starting.cancelled() and starting.exception() is None:
+            self._host.pool.release(starting.result(), retire=False)
+
+    async def _fetch_code(self) -> None:
         host, assign = self._host, self.assign
-        runtime = await host.cache.runtime(host.runtime)
         self._bundle = await code_tree(host, assign, self.claim)
         if assign.kind == IMPORT and assign.fingerprint:
             self._manifest = await host.cache.blob(assign.fingerprint, self.claim)
         if host.cwd is None:
             self._scratch = host.scratch.take()
-        engine = await host.pool.obtain(self._key(), runtime, self)
-        if engine.end is not None:
-            self._fate = self._fate or fate_of(engine.end)
-            raise NotFetched(f"the engine did not start: {engine.end.text}")
-        return engine
 
     def _key(self) -> Key:
         settings = self.assign.settings
