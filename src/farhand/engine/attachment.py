@@ -100,7 +100,7 @@ class Attachments:
                 return protocol.Refused("name_taken", message)
             replaced = member.instance not in ("", hello.instance)
             self._admit(member, hello, credential, link)
-            member.hosts, member.address = hello.hosts, address
+            member.hosts, member.tunnels, member.address = hello.hosts, hello.tunnels, address
             try:
                 foreign = hello.incarnation not in (None, self._store.meta.incarnation())
                 resume = await self._settle(member, listed, replaced, foreign)

@@ -75,8 +75,9 @@ class Member:
     message; ``behind``: the jobs of which it has not told everything yet, as its last heartbeat said;
     ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
     when its machine is taken away; ``hosts``: whether it keeps services, which others reach by
-    ``service_host``, or else by ``address``, where it dialled from. One that works in a ``checkout`` was
-    asked for ``compared`` fingerprints; ``differs`` has its answers: the files that differ.
+    ``service_host``, or else by ``address``, where it dialled from, or through ``tunnels``, if it dials
+    those. One that works in a ``checkout`` was asked for ``compared`` fingerprints; ``differs`` has its
+    answers: the files that differ.
     """
 
     name: str
@@ -96,6 +97,7 @@ class Member:
     service_host: str = ""
     address: str = ""
     hosts: bool = False
+    tunnels: bool = False
     jti: str = ""
     state: str = AWAITED
     leaving: bool = False

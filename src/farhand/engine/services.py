@@ -32,6 +32,7 @@ from .runs import Runs
 from .scheduler import Scheduler
 from .schedules import Schedules
 from .secrets import Secrets
+from .tunnels import Tunnels
 from .usage import Resources
 from .variables import Variables
 from .why import Explanations
@@ -65,6 +66,7 @@ class Services(Dispatch):
         self.explanations = Explanations(self.runs, self.queue)
         self.scheduler = Scheduler(store, self.runs, self.consequences, self.bus)
         self.hosting = Hosting(store, self.fleet, self.queue, self.consequences, self.bus)
+        self.tunnels = Tunnels()
         self.projects = Projects(
             store, self.blobs, self.scheduler, self.bus, self.fitness.offered, self.consequences
         )

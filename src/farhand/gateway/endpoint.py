@@ -15,6 +15,7 @@ from ..engine.attachment import Attached, Credential
 from ..engine.roles import MAY, Identity
 from ..engine.services import Services
 from ..errors import FarhandError, Forbidden, Unauthorized
+from .pipe import WorkerPipe
 from .socket import Socket
 
 log = logging.getLogger("farhand")
@@ -23,7 +24,7 @@ ATTACH_PATH = "/api/v1/workers/attach"
 
 
 class Endpoint:
-    """``WS /api/v1/workers/attach``."""
+    """``WS /api/v1/workers/attach``: sessions, and the tunnels that workers are asked for in them."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -48,13 +49,25 @@ class Endpoint:
             await websocket.send_denial_response(response)
             return
         await websocket.accept()
+        tunnel = websocket.headers.get(protocol.TUNNEL_HEADER)
+        if tunnel is not None:
+            await self._carry(websocket, tunnel, identity)
+            return
         attachments, reports = services.attachments, services.reports
         credential = Credential(identity.name, identity.labels, identity.jti)
-        socket = Socket(
-            websocket, credential, attachments, reports, services.needs, self._welcome, services.times
-        )
+        asked = services.needs, services.tunnels
+        socket = Socket(websocket, credential, attachments, reports, *asked, self._welcome, services.times)
         with services.tokens.watch(identity) as revoked:
             await socket.serve(revoked)
+
+    async def _carry(self, websocket: WebSocket, tunnel: str, identity: Identity) -> None:
+        """A connection to a service, for whoever asked for it; it ends with the worker's token, too."""
+        pipe = WorkerPipe(websocket)
+        if not self._services.tunnels.arrived(tunnel, identity.name, pipe):
+            await websocket.close(1008, "nobody waits for this tunnel")
+            return
+        with self._services.tokens.watch(identity) as revoked:
+            await pipe.until_closed(revoked)
 
     async def _identity(self, websocket: WebSocket) -> Identity:
         scheme, _, text = websocket.headers.get("authorization", "").partition(" ")

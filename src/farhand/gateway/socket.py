@@ -20,6 +20,7 @@ from ..engine.attachment import Attached, Attachments, Credential
 from ..engine.fleet import LOST, Member
 from ..engine.needs import Needs
 from ..engine.reports import Reports
+from ..engine.tunnels import Tunnels
 from ..errors import FarhandError, StaleLease
 from .session import CLOSED, GREETING, Session
 
@@ -49,6 +50,7 @@ class Socket:
         attachments: Attachments,
         reports: Reports,
         needs: Needs,
+        tunnels: Tunnels,
         welcome: Callable[[protocol.Hello, Attached, int], protocol.Welcome],
         times: protocol.Times,
     ) -> None:
@@ -57,6 +59,7 @@ class Socket:
         self._attachments = attachments
         self._reports = reports
         self._needs = needs
+        self._tunnels = tunnels
         self._welcome = welcome
         self._times = times
         self._session = Session(times)
@@ -223,6 +226,9 @@ class Socket:
     async def _on_changed(self, changed: protocol.Changed) -> None:
         self._spawn(self._attachments.changed(self._attached(), changed))
 
+    async def _on_no_tunnel(self, refusal: protocol.NoTunnel) -> None:
+        self._tunnels.refused(refusal.id, self._credential.name, refusal.message)
+
     async def _on_bye(self, bye: protocol.Bye) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._attachments.leave(self._attached(), self, bye.reason)
@@ -236,6 +242,7 @@ class Socket:
         protocol.Drained: _on_drained,
         protocol.Bye: _on_bye,
         protocol.Changed: _on_changed,
+        protocol.NoTunnel: _on_no_tunnel,
     }
 
     def _attached(self) -> Member:

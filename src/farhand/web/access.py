@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from fastapi import Request
+from starlette.requests import HTTPConnection
 
 from ..engine.roles import MAY, WORKER, Identity, check
 from ..engine.services import Services
@@ -74,17 +75,20 @@ class Sessions:
         link = self._links.pop(code, None)
         return None if link is None else Identity(link[0], "console")
 
-    def seal(self, visitor: Identity) -> str:
-        """A cookie for ``visitor``; it lasts no longer than the token that bought it."""
+    def seal(self, visitor: Identity, service: str = "") -> str:
+        """A cookie for ``visitor``; it lasts no longer than the token that bought it.
+
+        With a ``service`` it is a ticket: good for that service, and no cookie.
+        """
         expires_at = self._now() + self._settings.session_s
         expires_at = min(expires_at, visitor.expires_at or expires_at)
         payload = _pack(msgspec.json.encode([visitor.role, visitor.name, visitor.jti, expires_at]))
-        return f"{payload}.{self._signature(payload)}"
+        return f"{payload}.{self._signature(payload, service)}"
 
-    def open(self, cookie: str) -> Identity | None:
-        """The visitor of a cookie, None when it is forged, garbled or expired."""
+    def open(self, cookie: str, service: str = "") -> Identity | None:
+        """The visitor of a cookie, None when it is forged, garbled or expired; or of a service's ticket."""
         payload, _, signature = cookie.partition(".")
-        if not hmac.compare_digest(signature.encode(), self._signature(payload).encode()):
+        if not hmac.compare_digest(signature.encode(), self._signature(payload, service).encode()):
             return None
         try:
             role, name, jti, expires_at = msgspec.json.decode(_unpack(payload), type=_SEALED)
@@ -92,8 +96,9 @@ class Sessions:
             return None
         return Identity(role, name, (), jti, expires_at) if expires_at > self._now() else None
 
-    def _signature(self, payload: str) -> str:
-        signed = f"{self._generation()}.{payload}".encode()
+    def _signature(self, payload: str, service: str) -> str:
+        of = f"service {service}." if service else ""
+        signed = f"{self._generation()}.{of}{payload}".encode()
         return _pack(hmac.digest(self._settings.session_key, signed, hashlib.sha256))
 
     def _forget_old_links(self) -> None:
@@ -109,7 +114,7 @@ def _unpack(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-async def identify(request: Request) -> Identity | None:
+async def identify(request: HTTPConnection) -> Identity | None:
     """Who sent the request; None when it carries neither token nor live cookie.
 
     A token that is wrong raises `Unauthorized` with the reason, whatever cookie comes with it.

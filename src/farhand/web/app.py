@@ -43,6 +43,7 @@ from .access import Sessions
 from .guard import Guard
 from .pages import PAGES, STATIC
 from .pages.shell import environment
+from .proxied import Proxied
 from .quick import Quick
 from .routing import Table
 from .settings import WebSettings
@@ -108,8 +109,10 @@ def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     quick: Any = Quick
     audited: Any = audit.Audited
+    proxied: Any = Proxied
     guard: Any = Guard
     app.add_middleware(quick)
     app.add_middleware(audited)
+    app.add_middleware(proxied)
     app.add_middleware(guard, settings=settings)
     return app

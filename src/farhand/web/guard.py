@@ -5,7 +5,7 @@
   loopback is no exception.
 - **Origin**, when a browser sends one, must be this server's own for anything that changes state and for
   websockets. Programs send none.
-- **Size**: bodies other than artifacts end at ``body_bytes_max``.
+- **Size**: bodies other than artifacts, and those for services, end at ``body_bytes_max``.
 - **Base path**: a prefix that a proxy left on the path is taken off; every link is relative.
 """
 
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .problems import problem
 from .settings import WebSettings
+from .tickets import Address, address_of
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -79,7 +80,8 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
+        inside = self._without_base_path(scope)
+        refusal = self._refusal(scope, address_of(inside["path"]))
         if refusal is not None:
             await _refuse(scope, receive, send, *refusal)
             return
@@ -88,12 +90,12 @@ class Guard:
             away = RedirectResponse(scope["path"].rpartition("/")[2] + "/", status_code=308)
             await away(scope, receive, send)
             return
-        scope = self._without_base_path(scope)
+        scope = inside
         if scope["type"] == "http":
             receive, send = self._limited(scope, receive), _with_headers(send)
         await self.app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> tuple[str, str] | None:
+    def _refusal(self, scope: Scope, service: Address | None) -> tuple[str, str] | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         name = host_name(host)
@@ -102,6 +104,8 @@ class Guard:
         if not (is_loopback(name) or known or (name and name == arrived_on)):
             return "wrong_host", "this server does not go by that name; allow it with --public-host"
         changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
+        if service is not None and service.ticket:
+            return None  # a ticket is no cookie: whoever shows it was given it
         if changes and not _same_origin(headers, host):
             return "cross_origin", "requests from pages of other origins may not change anything here"
         return None
@@ -111,11 +115,16 @@ class Guard:
         path: str = scope["path"]
         if not base or not path.startswith(base + "/"):
             return scope
-        rest = path[len(base) :]
-        return {**scope, "path": rest, "raw_path": rest.encode()}
+        rest, raw = path[len(base) :], bytes(scope.get("raw_path") or b"")
+        prefix = base.encode()
+        return {
+            **scope,
+            "path": rest,
+            "raw_path": raw[len(prefix) :] if raw.startswith(prefix) else rest.encode(),
+        }
 
     def _limited(self, scope: Scope, receive: Receive) -> Receive:
-        if "/artifacts/" in scope["path"]:
+        if "/artifacts/" in scope["path"] or address_of(scope["path"]) is not None:
             return receive
         limit, got = self._settings.body_bytes_max, 0
 

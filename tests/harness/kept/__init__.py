@@ -11,7 +11,7 @@ import httpx2
 from tests.harness.deployment import Deployment, free_port
 from tests.harness.waiting import eventually
 
-SERVER = Path(__file__).with_name("server.py")
+PROGRAMS = [Path(__file__).with_name(name) for name in ("server.py", "pages.py")]
 
 _FLOW = """
 import urllib.request
@@ -41,7 +41,8 @@ class Kept:
         self.directory = directory
         self.project = directory / "kept"
         self.project.mkdir(parents=True)
-        shutil.copy(SERVER, self.project / "server.py")
+        for program in PROGRAMS:
+            shutil.copy(program, self.project)
         self.ports: dict[str, int] = {}
         self.deployment: Deployment | None = None
         self._described: list[str] = []
@@ -50,10 +51,10 @@ class Kept:
         """The file that switches a service over."""
         return self.directory / f"{name}.flag"
 
-    def add(self, name: str, what: str = "", **options: Any) -> int:
+    def add(self, name: str, what: str = "", program: str = "server.py", **options: Any) -> int:
         """Write a service down; returns its port."""
         port = self.ports[name] = free_port()
-        command = ["python", "{code}/server.py", "{port}", what, str(self.flag(name))]
+        command = ["python", f"{{code}}/{program}", "{port}", what, str(self.flag(name))]
         known = {"port": port, "health_timeout": 0.5, "command": command, **options}
         told = ", ".join(f"{key}={value!r}" for key, value in known.items())
         self._described.append(f"Service({name!r}, {told})")

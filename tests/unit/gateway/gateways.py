@@ -18,6 +18,7 @@ from farhand.engine.audit import Audit
 from farhand.engine.masking import Masker
 from farhand.engine.needs import Needs
 from farhand.engine.secrets import Secrets
+from farhand.engine.tunnels import Tunnels
 from farhand.engine.variables import Variables
 from farhand.gateway.socket import Socket
 from farhand.model import Job
@@ -84,6 +85,7 @@ class Gateway:
         self.audit = Audit(world.store, masker)
         self.secrets = Secrets(world.store, Path(), masker, self.audit, {"FARHAND_SEALING_KEY": KEY})
         self.variables = Variables(world.store)
+        self.tunnels = Tunnels()
         self.serving: list[asyncio.Task[None]] = []
 
     def dial(self, name: str = "box", labels: tuple[str, ...] = ()) -> FakeWebSocket:
@@ -95,6 +97,7 @@ class Gateway:
             self.world.attachments,
             self.world.reports,
             Needs(self.world.store, self.secrets, self.variables, self.world.hosting),
+            self.tunnels,
             self._welcome,
             TIMES,
         )

@@ -142,6 +142,7 @@ class Agent:
 
     async def _close(self) -> None:
         self._renewal.close()
+        self._attendance.tunnels.close()
         self._page.close()
         self._observer.close()
         if self._orphan is not None:

@@ -36,6 +36,7 @@ from .session import Session, SessionOver
 from .state import StateDirectory
 from .surroundings import Surroundings
 from .transfer import Transfer
+from .tunnels import Tunnels
 
 _RETRY_S, _RETRY_S_MAX = 0.5, 5.0
 _OPEN_S = 10.0
@@ -69,6 +70,7 @@ class Attendance:
         self._renewal = renewal
         self._orders = orders
         self._welcomed = welcomed
+        self.tunnels = Tunnels(holdings.where, self._dial_tunnel, holdings.send)
         self._session: Optional[Session] = None
         self._session_key: Optional[str] = None
         self._incarnation: Optional[str] = None
@@ -181,6 +183,15 @@ class Attendance:
                 self._renewal.refused(began_at)
             raise
 
+    async def _dial_tunnel(self, tunnel: str) -> ClientConnection:
+        transfer = self._transfer
+        timeout_s = min(_OPEN_S, self._holdings.times.lease_s * 2 / 3)
+        try:
+            address = self._options.address()
+        except BadAddress as error:
+            raise NotConnected(str(error)) from error
+        return await dial(address, self._options.token, transfer.tls, timeout_s, transfer.session, tunnel)
+
     def _hello(self) -> Hello:
         return Hello(
             protocol=list(SUPPORTED),
@@ -206,6 +217,7 @@ class Attendance:
             environment=self._surroundings.environment,
             ends_at=None if self._options.allocation is None else self._options.allocation.ends_at,
             hosts=True,
+            tunnels=True,
         )
 
     def _welcome(self, message: Welcome, sent_at: float, address: Address) -> None:
@@ -231,7 +243,9 @@ class Attendance:
                 self.answered_at, self.heard_at = wall_now(), lease_now()
                 self._renewal.acknowledged(sent_at)
             return
-        handler = self._holdings.handlers.get(type(message)) or self._orders.handlers.get(type(message))
+        kind = type(message)
+        handler = self._holdings.handlers.get(kind) or self._orders.handlers.get(kind)
+        handler = handler or self.tunnels.handlers.get(kind)
         if handler is None:
             raise ProtocolViolation(f"{message.type} is not for an agent, or not now")
         handler(message)

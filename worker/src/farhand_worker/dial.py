@@ -15,7 +15,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 
 from . import __version__
 from .address import Address
-from .protocol import FRAME_BYTES_MAX
+from .protocol import FRAME_BYTES_MAX, TUNNEL_HEADER
 from .transfer import SESSION_HEADER
 
 _CLOSE_S = 1.0
@@ -46,12 +46,18 @@ class DialRefused(Exception):
 
 
 async def dial(
-    address: Address, token: str, tls: Callable[[], ssl.SSLContext], timeout_s: float, session: str
+    address: Address,
+    token: str,
+    tls: Callable[[], ssl.SSLContext],
+    timeout_s: float,
+    session: str,
+    tunnel: str = "",
 ) -> ClientConnection:
     """An open websocket. Raises `NotConnected` or `DialRefused`.
 
     With a ``session`` this server has been attached to before: an odd answer, or a refusal without the
-    server's own sentence, is then a proxy in front of a server that is away, not a wrong address.
+    server's own sentence, is then a proxy in front of a server that is away, not a wrong address. With a
+    ``tunnel`` the connection is that tunnel's, and no session.
     """
     options: Dict[str, Any] = {"ssl": None}
     try:
@@ -63,7 +69,7 @@ async def dial(
                 options["proxy"] = None
         link = await connect(
             address.attach_url,
-            additional_headers={"Authorization": f"Bearer {token}", **_session_header(session)},
+            additional_headers=_headers(token, session, tunnel),
             user_agent_header=f"farhand-worker/{__version__}",
             compression=None,
             max_size=FRAME_BYTES_MAX,
@@ -94,8 +100,9 @@ def _keep_short(link: ClientConnection) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, option, _UNSENT_BYTES)
 
 
-def _session_header(session: str) -> Dict[str, str]:
-    return {SESSION_HEADER: session} if session else {}
+def _headers(token: str, session: str, tunnel: str) -> Dict[str, str]:
+    headers = {"Authorization": f"Bearer {token}", SESSION_HEADER: session, TUNNEL_HEADER: tunnel}
+    return {name: value for name, value in headers.items() if value}
 
 
 async def _connect(address: Address) -> socket.socket:

@@ -23,7 +23,11 @@ The order of a session
     the end of a call that the job placed elsewhere; it may come more than once and is known by its key.
 8.  `Set` changes the number of slots, or has the worker take nothing new (or take work again). One that
     takes nothing new and holds nothing any more says `Drained`, once. `Probe` asks for a heartbeat at once.
-9.  `Bye` is an orderly end: the worker is offline at once. Whatever it still held is queued again.
+9.  `Tunnel` asks for a connection to a service that this worker keeps, for whoever uses it through the
+    server. The agent dials the same address once more, with the tunnel's ``id`` in the header
+    ``farhand-tunnel``; what the service says goes there in binary frames, and what comes goes to the
+    service, until either end closes. `NoTunnel` says why there is none.
+10. `Bye` is an orderly end: the worker is offline at once. Whatever it still held is queued again.
 
 A dropped socket ends none of this: the agent keeps its engines, reconnects and starts again at 1.
 
@@ -69,6 +73,12 @@ SERVICE = "service"
 
 ENGINE_ID_VARIABLE = "FARHAND_ENGINE"
 """The one variable of farhand's own in an engine's environment; its descendants inherit it."""
+
+TUNNEL_HEADER = "farhand-tunnel"
+"""In the handshake of a connection that is no session: the id of the `Tunnel` that asked for it."""
+
+TUNNEL_BYTES = 32 * 1024
+"""So much goes in one frame of a tunnel."""
 
 CUDA_MASK = "CUDA_VISIBLE_DEVICES"
 """The variable that says which GPUs a process sees."""
@@ -139,7 +149,7 @@ class Hello:
     directories that lie on the same storage as the server's under the same path. ``checkout`` is the
     directory with its own copy of the code that it works in, at ``git``; ``environment`` the digest of what
     is installed there, once that is known; ``ends_at`` when its machine is taken away, where that is known.
-    ``hosts`` says that it can keep services.
+    ``hosts`` says that it can keep services, ``tunnels`` that it dials again for whoever uses those.
     """
 
     type: ClassVar[str] = "hello"
@@ -166,6 +176,7 @@ class Hello:
     environment: str = ""
     ends_at: Optional[float] = None
     hosts: bool = False
+    tunnels: bool = False
 
 
 @dataclass(frozen=True)
@@ -241,6 +252,15 @@ class Changed:
     installed: Optional[List[str]] = None
     git: Optional[str] = None
     differs: Optional[Dict[str, List[str]]] = None
+
+
+@dataclass(frozen=True)
+class NoTunnel:
+    """The `Tunnel` with this id is not dialled, and why."""
+
+    type: ClassVar[str] = "no_tunnel"
+    id: str
+    message: str
 
 
 @dataclass(frozen=True)
@@ -448,6 +468,16 @@ class Probe:
     type: ClassVar[str] = "probe"
 
 
+@dataclass(frozen=True)
+class Tunnel:
+    """Dial once more, and carry a connection to the service that is held under this lease."""
+
+    type: ClassVar[str] = "tunnel"
+    id: str
+    job: str
+    lease: int
+
+
 MESSAGES: Dict[str, Type[Any]] = {
     cls.type: cls
     for cls in (
@@ -471,6 +501,8 @@ MESSAGES: Dict[str, Type[Any]] = {
         Fenced,
         Set,
         Probe,
+        Tunnel,
+        NoTunnel,
     )
 }
 

@@ -1,0 +1,100 @@
+"""One HTTP request to a service and its answer, over a tunnel: neither is ever held whole.
+
+What is sent and what is received is HTTP/1.1 (RFC 9112), spoken by h11.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import h11
+from starlette.types import Message, Receive, Send
+
+from ..engine.tunnels import Pipe
+from .forwarding import Headers
+
+HEAD_BYTES_MAX = 64 * 1024
+
+
+class NoAnswer(Exception):
+    """The service ended the connection, or said what is no HTTP, before it had begun to answer."""
+
+
+class Gone(Exception):
+    """The visitor went, or the service broke off in the middle of its answer."""
+
+
+class Exchange:
+    """One of them. ``arriving`` makes the visitor's headers of the service's."""
+
+    def __init__(self, pipe: Pipe, receive: Receive, send: Send, arriving: Callable[[Any], Headers]) -> None:
+        self._pipe = pipe
+        self._receive = receive
+        self._send = send
+        self._arriving = arriving
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_BYTES_MAX)
+        self._answering = False
+        self.asked = False
+        """Whether anything of the visitor's body was taken, so that it cannot be asked again."""
+
+    async def run(self, method: str, target: bytes, headers: Headers) -> bool:
+        """Carry it; whether the connection can carry another. Raises `NoAnswer` or `Gone`."""
+        try:
+            request = h11.Request(method=method, target=target, headers=headers)
+            await self._pipe.send(self._http.send(request) or b"")
+            asking = asyncio.ensure_future(self._ask())
+            answering = asyncio.ensure_future(self._answer())
+            try:
+                await asyncio.wait({asking, answering}, return_when=asyncio.FIRST_COMPLETED)
+                if not answering.done():
+                    asking.result()  # raises what broke; it ends by itself only when the visitor has gone
+                    raise Gone
+                answering.result()
+            finally:
+                for part in (asking, answering):
+                    part.cancel()
+                await asyncio.gather(asking, answering, return_exceptions=True)
+        except (ConnectionError, h11.ProtocolError) as error:
+            raise (Gone if self._answering else NoAnswer)(str(error)) from error
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _ask(self) -> None:
+        """Send the visitor's body as it comes, then wait for the visitor to go."""
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return
+            body, more = message.get("body", b""), message.get("more_body", False)
+            if body:
+                self.asked = True
+                await self._pipe.send(self._http.send(h11.Data(data=body)) or b"")
+        await self._pipe.send(self._http.send(h11.EndOfMessage()) or b"")
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _answer(self) -> None:
+        """Pass the answer on, as fast as the visitor takes it."""
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                data = await self._pipe.receive()
+                if not data and not self._answering:
+                    raise NoAnswer("it ended the connection without an answer")
+                self._http.receive_data(data)
+            elif isinstance(event, h11.Response):
+                self._answering = True
+                await self._send(self._start(event))
+            elif isinstance(event, h11.Data):
+                await self._send({"type": "http.response.body", "body": bytes(event.data), "more_body": True})
+            elif isinstance(event, h11.EndOfMessage):
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
+            elif event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
+                raise Gone("the service did not end its answer")
+
+    def _start(self, response: h11.Response) -> Message:
+        headers = self._arriving([(bytes(name), bytes(value)) for name, value in response.headers])
+        return {"type": "http.response.start", "status": response.status_code, "headers": headers}

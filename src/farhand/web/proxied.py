@@ -1,0 +1,172 @@
+"""``/services/NAME/…``: services on workers, used through the server.
+
+A program shows its token, as for the API. A browser that is signed in is sent on to an address with a ticket.
+Either way the request goes over a connection that the service's worker dials, to the very process that was
+started, and only while that is healthy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import HTTPConnection
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from ..engine.fleet import Holding
+from ..engine.hosting import ServiceStatus
+from ..engine.roles import Identity, check
+from ..engine.services import Services
+from ..engine.tunnels import Pipe, unreachable
+from ..errors import FarhandError, Forbidden, Unauthorized
+from . import upgrade
+from .access import Sessions, identify
+from .exchange import Exchange, Gone, NoAnswer
+from .forwarding import Headers, Visit, is_chunked, preflight, to_service, to_visitor
+from .problems import of_error, problem
+from .settings import WebSettings
+from .tickets import Address, address_of, bought
+
+ACTION = "use_services"
+
+
+class Proxied:
+    """An ASGI layer: what is no address of a service goes on to the application."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        address = address_of(scope["path"]) if scope["type"] in ("http", "websocket") else None
+        if address is None:
+            await self._app(scope, receive, send)
+            return
+        try:
+            response = await _serve(scope, receive, send, address)
+        except FarhandError as error:
+            response = of_error(error)
+        if response is None:
+            return
+        if scope["type"] == "http":
+            await response(scope, receive, send)
+        else:
+            await WebSocket(scope, receive, send).send_denial_response(response)
+
+
+async def _serve(scope: Scope, receive: Receive, send: Send, address: Address) -> Response | None:
+    """Carry a request; or what to answer in its place."""
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    if address.ticket and scope["type"] == "http" and scope["method"] == "OPTIONS":
+        allowed = preflight(headers)
+        if allowed is not None:
+            return _empty(204, allowed)
+    connection = HTTPConnection(scope)
+    visitor, by_token = await _visitor(connection, address)
+    check(visitor, ACTION)
+    if not address.ticket and not by_token:
+        return _sent_on(scope, connection, address, visitor)
+    if address.ticket and not scope["path"].startswith(f"{address.prefix}/"):
+        return RedirectResponse(f"~{address.ticket}/", status_code=308)
+    visit = _visit(scope, connection, address, by_token)
+    services: Services = scope["app"].state.services
+    if scope["type"] == "websocket":
+        pipe, _, _ = await _dialled(services, address.service, fresh=True)
+        await upgrade.carry(pipe, WebSocket(scope, receive, send), _target(scope, address), visit)
+        return None
+    return await _exchange(services, scope, receive, send, address, visit)
+
+
+async def _visitor(connection: HTTPConnection, address: Address) -> tuple[Identity, bool]:
+    """Who asks, and whether a token says so. Raises `Unauthorized`."""
+    state = connection.app.state
+    if address.ticket:
+        sessions: Sessions = state.sessions
+        known = sessions.open(address.ticket, address.service)
+        client = connection.client.host if connection.client else ""
+        visitor = None if known is None else await state.services.tokens.confirm(known, client)
+        if visitor is None:
+            raise Unauthorized("this address of a service is not good any more; open it from the console")
+        return visitor, False
+    found = await identify(connection)
+    if found is None:
+        raise Unauthorized
+    return found, "authorization" in connection.headers
+
+
+def _sent_on(scope: Scope, connection: HTTPConnection, address: Address, visitor: Identity) -> Response:
+    """To the address with a ticket; for a page only, since a page of the console asks for nothing here."""
+    if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+        raise Forbidden("sign-ins do not reach services; open the service's page from the console")
+    sessions: Sessions = connection.app.state.sessions
+    to = bought(address, sessions.seal(visitor, address.service))
+    query = scope["query_string"].decode("latin-1")
+    return RedirectResponse(quote(to, safe="/~.-_") + (f"?{query}" if query else ""), status_code=303)
+
+
+def _visit(scope: Scope, connection: HTTPConnection, address: Address, by_token: bool) -> Visit:
+    settings: WebSettings = connection.app.state.settings
+    prefix = settings.base_path.rstrip("/") + address.prefix
+    client = connection.client.host if connection.client else ""
+    scheme = "https" if scope["scheme"] in ("https", "wss") else "http"
+    return Visit(prefix, client, scheme, connection.headers.get("host", ""), by_token)
+
+
+def _target(scope: Scope, address: Address) -> bytes:
+    """What the service is asked for, as it was written."""
+    path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    parts = path.split(b"/", 4 if address.ticket else 3)
+    query: bytes = scope["query_string"]
+    return b"/" + parts[-1] + (b"?" + query if query else b"")
+
+
+async def _dialled(services: Services, name: str, fresh: bool) -> tuple[Pipe, Holding, bool]:
+    """A connection to the service, its lease, and whether it was used before."""
+    status: ServiceStatus = await services.hosting.get(name)
+    member, holding = await services.hosting.reached(name)
+    if not status.url:
+        raise unreachable(status.service, f"it is {status.service.state}: {status.service.message}")
+    pipe = None if fresh else services.tunnels.idle(holding)
+    if pipe is not None:
+        return pipe, holding, True
+    return await services.tunnels.open(status.service, member, holding), holding, False
+
+
+async def _exchange(
+    services: Services, scope: Scope, receive: Receive, send: Send, address: Address, visit: Visit
+) -> Response | None:
+    """One request. A connection that was kept may have been ended meanwhile: then it is asked anew, once."""
+    fresh = False
+    while True:
+        pipe, holding, used = await _dialled(services, address.service, fresh)
+        exchange = Exchange(pipe, receive, send, lambda given: to_visitor(given, visit))
+        reusable = False
+        try:
+            reusable = await exchange.run(scope["method"], _target(scope, address), _asking(scope, visit))
+            return None
+        except Gone:
+            return None
+        except NoAnswer as error:
+            if not used or exchange.asked:
+                return problem(502, "service_broke_off", f"the service {address.service!r}: {error}")
+            fresh = True
+        finally:
+            if reusable:
+                services.tunnels.keep(holding, pipe)
+            else:
+                pipe.close()
+
+
+def _asking(scope: Scope, visit: Visit) -> Headers:
+    given: Any = scope["headers"]
+    headers = to_service(given, visit)
+    if is_chunked(given):
+        headers.append((b"transfer-encoding", b"chunked"))
+    return headers
+
+
+def _empty(status: int, headers: Headers) -> Response:
+    response = Response(status_code=status)
+    response.raw_headers = [*headers, (b"cache-control", b"no-store")]
+    return response

@@ -1,0 +1,237 @@
+"""Services on a worker, used through the server: requests, streams, websockets, and what they may see."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+from websockets.exceptions import ConnectionClosedError, InvalidStatus
+from websockets.sync.client import connect
+
+from tests.harness.deployment import Deployment, deployed
+from tests.harness.kept import Kept
+from tests.harness.waiting import eventually
+
+MEGABYTE = 1024 * 1024
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    """A server and a worker with two services, for the whole module."""
+    kept = Kept(tmp_path_factory.mktemp("proxied"))
+    kept.add("web", program="pages.py", device="near", health="/health")
+    kept.add("talk", "websockets", program="pages.py", device="near", health=None)
+    kept.add("other", program="pages.py", device="near", health="/health")
+    with deployed(kept.directory, project=kept.project, parallel=1) as deployment:
+        kept.deployment = deployment
+        deployment.worker("box", "near", parallel=1)
+        for name in ("web", "talk", "other"):
+            kept.becomes(name, "healthy")
+        yield kept
+
+
+@pytest.fixture
+def deployment(kept: Kept) -> Deployment:
+    assert kept.deployment is not None
+    return kept.deployment
+
+
+@pytest.fixture
+def http(deployment: Deployment) -> Iterator[httpx2.Client]:
+    """A program with the admin's token, at the service."""
+    headers = {"Authorization": deployment.client.headers["Authorization"]}
+    with httpx2.Client(base_url=f"{deployment.url}/services/web", headers=headers, timeout=20) as client:
+        yield client
+
+
+@pytest.fixture
+def browser(deployment: Deployment) -> Iterator[httpx2.Client]:
+    """Somebody who has signed in."""
+    link = deployment.post("/signin-links", {"role": "admin"})["path"]
+    with httpx2.Client(base_url=deployment.url, timeout=20) as client:
+        assert client.get(f"/{link}").status_code in (200, 303)
+        yield client
+
+
+def seen(answer: httpx2.Response) -> dict[str, Any]:
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_request_reaches_the_service_as_it_was_written(http: httpx2.Client) -> None:
+    found = seen(
+        http.get("/a%2Fb/c%20d?x=1&y=%2F", headers={"X-Own": "kept", "Cookie": "farhand-1=a; own=b"})
+    )
+    assert found["target"] == "/a%2Fb/c%20d?x=1&y=%2F"
+    headers = found["headers"]
+    assert headers["x-own"] == "kept"
+    assert headers["x-forwarded-prefix"] == "/services/web"
+    assert headers["x-forwarded-for"] == "127.0.0.1"
+    assert not {"authorization", "cookie"} & set(headers)
+
+
+def test_a_body_of_fifty_megabytes_goes_there_and_back_in_pieces(
+    http: httpx2.Client, deployment: Deployment
+) -> None:
+    pieces = [os.urandom(MEGABYTE) for _ in range(50)]
+    digest = hashlib.sha256(b"".join(pieces)).hexdigest()
+    before = [psutil.Process(pid).memory_info().rss for pid in _programs(deployment)]
+    assert seen(http.post("/take", content=iter(pieces))) == [50 * MEGABYTE, digest]
+    assert seen(http.post("/take", content=b"".join(pieces))) == [50 * MEGABYTE, digest]
+    got = 0
+    with http.stream("GET", f"/bytes?count={50 * MEGABYTE}") as answer:
+        for piece in answer.iter_raw():
+            got += len(piece)
+    assert got == 50 * MEGABYTE
+    after = [psutil.Process(pid).memory_info().rss for pid in _programs(deployment)]
+    assert all(now - then < 25 * MEGABYTE for then, now in zip(before, after, strict=True))
+
+
+def _programs(deployment: Deployment) -> list[int]:
+    worker = deployment.workers["box"].process
+    assert deployment.server.process is not None
+    assert worker is not None
+    return [deployment.server.process.pid, worker.pid]
+
+
+def test_a_reader_that_reads_nothing_holds_up_neither_the_worker_nor_other_readers(
+    http: httpx2.Client, deployment: Deployment, kept: Kept
+) -> None:
+    server = deployment.server.process
+    assert server is not None
+    with http.stream("GET", f"/bytes?count={1024 * MEGABYTE}") as answer:
+        pieces = answer.iter_raw()
+        next(pieces)
+        before = psutil.Process(server.pid).memory_info().rss
+        answered = deployment.get("/workers/box")["last_seen_at"]
+        assert seen(http.get("/other"))["target"] == "/other"
+        eventually(lambda: deployment.get("/workers/box")["last_seen_at"] > answered + 1, 20, "it beats on")
+        assert psutil.Process(server.pid).memory_info().rss - before < 25 * MEGABYTE
+    eventually(lambda: _connections(kept, "web") <= 8, 20, "what nobody reads is closed at the service too")
+
+
+def _connections(kept: Kept, name: str) -> int:
+    port = kept.ports[name]
+    found = psutil.net_connections("tcp")
+    return sum(1 for each in found if each.status == "ESTABLISHED" and each.laddr and each.laddr.port == port)
+
+
+def test_events_come_one_by_one(http: httpx2.Client, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    with http.stream("GET", f"/stream?gate={gate}") as answer:
+        lines = (line for line in answer.iter_lines() if line.startswith("data"))
+        assert next(lines) == "data: first"
+        gate.touch()
+        assert next(lines) == "data: second"
+    assert answer.headers["content-type"] == "text/event-stream"
+
+
+def test_a_service_that_breaks_off_breaks_off_at_the_visitor_too(http: httpx2.Client) -> None:
+    with pytest.raises(httpx2.RemoteProtocolError):
+        http.get("/broken")
+
+
+def test_an_answer_speaks_for_the_service_alone(http: httpx2.Client) -> None:
+    answer = http.get("/cookie")
+    assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts")
+    assert not {"set-cookie", "clear-site-data"} & set(answer.headers)
+    assert http.get("/away", follow_redirects=False).headers["location"] == "/services/web/echo?of=away"
+    assert http.head("/").headers["content-length"] == "5"
+
+
+def test_a_browser_is_sent_on_to_an_address_that_opens_that_service_alone(
+    browser: httpx2.Client, deployment: Deployment
+) -> None:
+    away = browser.get("/services/web/deep/er?x=1")
+    assert away.status_code == 303
+    address = httpx2.URL(f"{deployment.url}/services/web/deep/er").join(away.headers["location"])
+    plain = httpx2.Client(timeout=20)
+    found = seen(plain.get(address, headers={"Authorization": "Bearer own"}))
+    assert found["target"] == "/deep/er?x=1"
+    assert found["headers"]["authorization"] == "Bearer own"
+    elsewhere = str(address).replace("/services/web/", "/services/other/")
+    assert plain.get(elsewhere).json()["code"] == "unauthorized"
+    asked = {"Origin": "null", "Access-Control-Request-Method": "PUT"}
+    assert plain.options(address, headers=asked).headers["access-control-allow-origin"] == "*"
+    assert plain.post(address, headers={"Origin": "null"}).status_code == 200
+    own = {"Sec-Fetch-Site": "same-origin"}
+    assert browser.post("/services/web/deep/er", headers=own).json()["code"] == "forbidden"
+    plain.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [("/services/none/", 404, "not_found"), ("/services/web/", 401, "unauthorized")],
+)
+def test_what_is_not_there_or_not_allowed_is_said(
+    deployment: Deployment, path: str, status: int, code: str
+) -> None:
+    headers = {} if status == 401 else {"Authorization": deployment.client.headers["Authorization"]}
+    answer = httpx2.get(f"{deployment.url}{path}", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+def test_a_viewer_and_a_worker_may_not_use_it(deployment: Deployment) -> None:
+    tokens = [
+        deployment.post("/workers/tokens", {"name": "looker", "role": "viewer", "labels": []})["token"],
+        deployment.token("another", ["near"]),
+    ]
+    for token in tokens:
+        answer = httpx2.get(f"{deployment.url}/services/web/", headers={"Authorization": f"Bearer {token}"})
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+
+
+def test_a_websocket_carries_both_ways_and_closes_with_its_code(deployment: Deployment) -> None:
+    headers = {"Authorization": deployment.client.headers["Authorization"]}
+    address = deployment.url.replace("http", "ws") + "/services/talk/room?x=1"
+    with connect(address, additional_headers=headers, subprotocols=["spoken"], proxy=None) as link:  # type: ignore[list-item]
+        assert json.loads(link.recv()) == ["/room?x=1", "spoken"]
+        for message in ("text ä", b"\0bytes", "x" * MEGABYTE):
+            link.send(message)
+            assert link.recv() == message
+        link.send("close")
+        with pytest.raises(ConnectionClosedError) as ended:
+            link.recv()
+    assert ended.value.rcvd is not None
+    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (4001, "as told")
+    with pytest.raises(InvalidStatus) as refused:
+        connect(address, proxy=None)
+    assert refused.value.response.status_code == 401
+
+
+def test_a_killed_service_answers_503_until_it_is_there_again(
+    http: httpx2.Client, deployment: Deployment, kept: Kept
+) -> None:
+    pid = next(
+        each.pid
+        for each in psutil.net_connections("tcp")
+        if each.status == "LISTEN" and each.laddr.port == kept.ports["web"]
+    )
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    statuses: list[int] = []
+
+    def answers() -> bool:
+        answer = http.get("/again")
+        statuses.append(answer.status_code)
+        assert answer.status_code == 200 or answer.json()["code"] in (
+            "service_unavailable",
+            "service_broke_off",
+        )
+        return len(statuses) > 1 and answer.status_code == 200 and kept.show("web")["restarts"] > 0
+
+    eventually(answers, 30, "it is there again")
+    assert set(statuses) <= {200, 502, 503}
+    deployment.post("/services/web/stop")
+    kept.becomes("web", "stopped")
+    answer = http.get("/again")
+    assert (answer.status_code, answer.json()["code"]) == (503, "service_unavailable")
+    assert "stopped" in answer.json()["detail"]
