@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
 
+from tests.harness.commands import called
 from tests.harness.deployment import Deployment, deployed
 from tests.harness.kept import Kept
 from tests.harness.waiting import eventually
@@ -205,6 +207,17 @@ def test_a_websocket_carries_both_ways_and_closes_with_its_code(deployment: Depl
     with pytest.raises(InvalidStatus) as refused:
         connect(address, proxy=None)
     assert refused.value.response.status_code == 401
+
+
+def test_the_log_of_a_service_is_followed_until_it_is_stopped(deployment: Deployment, kept: Kept) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        following = threads.submit(called, deployment, "services", "logs", "other", "--follow")
+        deployment.post("/services/other/stop")
+        done = following.result(timeout=30)
+    assert done.returncode == 0
+    assert f"listens on {kept.ports['other']}" in done.stdout
+    shown = called(deployment, "services", "show", "talk").stdout
+    assert f"{deployment.url}/services/talk/" in shown
 
 
 def test_a_killed_service_answers_503_until_it_is_there_again(

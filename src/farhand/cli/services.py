@@ -70,6 +70,7 @@ def show(client: Client, service: str, as_json: bool) -> None:
             "since": moment(found["since"]),
             "worker": found["worker"] or "",
             "url": found["url"],
+            "through the server": f"{client.url}/{found['path']}",
             "flows": ", ".join(found["flows"]),
             "command": shlex.join(spec["command"]),
             "port": "a free one" if spec["port"] is None else str(spec["port"]),
@@ -112,12 +113,18 @@ def _order(client: Client, service: str, verb: str, as_json: bool) -> None:
 @services.command()
 @service_argument
 @click.option("--after", type=click.IntRange(0), default=0, metavar="N", help="Only lines after this number.")
+@click.option("--follow", "-f", is_flag=True, help="Print lines as they come, until the service is ended.")
 @json_option
 @calls_server
-def logs(client: Client, service: str, after: int, as_json: bool) -> None:
+def logs(client: Client, service: str, after: int, follow: bool, as_json: bool) -> None:
     """Print what SERVICE wrote, in all its starts."""
+    if follow and as_json:
+        raise click.UsageError("--follow prints lines as they come; it does not go with --json")
+    if follow:
+        _follow(client, service, after)
+        return
     lines: list[Json] = []
-    while items := client.get(f"/services/{segment(service)}/logs", after=after)["items"]:
+    while items := _lines(client, service, after):
         after = items[-1]["number"]
         if as_json:
             lines += items
@@ -126,3 +133,19 @@ def logs(client: Client, service: str, after: int, as_json: bool) -> None:
             tell_line(line)
     if as_json:
         print_json(lines)
+
+
+def _lines(client: Client, service: str, after: int) -> list[Json]:
+    return client.get(f"/services/{segment(service)}/logs", after=after)["items"]
+
+
+def _follow(client: Client, service: str, after: int) -> None:
+    """Print lines until there can be no more: the service was stopped, or is down."""
+    for _ in client.follow(f"service:{service}"):
+        over = client.get(f"/services/{segment(service)}")["state"] in ("stopped", "down")
+        while items := _lines(client, service, after):
+            after = items[-1]["number"]
+            for line in items:
+                tell_line(line)
+        if over:
+            return

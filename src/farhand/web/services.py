@@ -26,16 +26,18 @@ class ServiceView(Service):
     """A service as it is now.
 
     ``state`` is degraded, healthy, down or stopped; ``reason`` of degraded: starting, restarting, no_worker,
-    health_timeout, health_refused, health_status or port_taken. ``url`` is where it is while it is healthy.
+    health_timeout, health_refused, health_status or port_taken. ``url`` is where it is while it is healthy,
+    ``path`` where it is used through this server, below its address.
     """
 
     url: str = ""
+    path: str = ""
 
 
 def service_view(status: ServiceStatus) -> ServiceView:
     """A service for the API."""
     shown = {known.name: getattr(status.service, known.name) for known in fields(Service)}
-    return ServiceView(**shown, url=status.url)
+    return ServiceView(**shown, url=status.url, path=f"services/{status.service.name}/")
 
 
 @router.get("", response_model=Page[ServiceView], dependencies=READ)

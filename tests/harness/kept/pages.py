@@ -163,6 +163,7 @@ async def _websockets(port: int) -> None:
 def main() -> None:
     """HTTP on the port, or websockets."""
     port = int(sys.argv[1])
+    print(f"listens on {port}", flush=True)
     if "websockets" in sys.argv:
         asyncio.run(_websockets(port))
         return
