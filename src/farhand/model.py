@@ -86,6 +86,7 @@ class JobSettings:
     """What a flow or task was decorated with, as far as the queue and the agent need it.
 
     ``in_order`` is set by a retry with other code or parameters: what it takes over is good only so far.
+    ``timeout_words`` and ``silence_words`` are said of a passed limit, where the general words are not meant.
     """
 
     retries: int = 0
@@ -100,6 +101,8 @@ class JobSettings:
     secrets: tuple[str, ...] = ()
     hooks: tuple[Hook, ...] = ()
     in_order: bool = False
+    timeout_words: str = ""
+    silence_words: str = ""
 
 
 @dataclass(frozen=True, slots=True)

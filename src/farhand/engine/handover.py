@@ -239,6 +239,8 @@ def _for_the_worker(leased: Leased) -> dict[str, Any]:
     settings = leased.job.settings
     known = {
         "silence_timeout_s": settings.silence_timeout_s,
+        "timeout_words": settings.timeout_words,
+        "silence_words": settings.silence_words,
         "isolated": settings.isolated,
         "secrets": settings.secrets,
         "nested": leased.job.nested,

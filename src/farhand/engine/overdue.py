@@ -76,14 +76,14 @@ class Overdue(Service):
         beyond = times.grace_s + times.lease_s + times.margin_s
         found: list[tuple[float, Ending]] = []
         if settings.timeout_s is not None and holding.started_at is not None:
-            message = (
+            message = settings.timeout_words or (
                 f"ran longer than its timeout of {settings.timeout_s:g} s, and its worker did not end it"
             )
             found.append(
                 (holding.started_at + settings.timeout_s + beyond, Ending("timeout", "timeout", message))
             )
         if settings.silence_timeout_s is not None and holding.reported_at is not None:
-            message = (
+            message = settings.silence_words or (
                 f"was silent for longer than {settings.silence_timeout_s:g} s, and its worker did not end it"
             )
             ending = Ending("silence", "silence", message)

@@ -147,6 +147,14 @@ class Words(NamedTuple):
     timeout: str
     silence: str
 
+    def of_timeout(self, limit_s: Optional[float]) -> str:
+        """What is said when the whole time is over; nothing where there is no such limit."""
+        return "" if limit_s is None else self.timeout.format(name=self.name, limit_s=limit_s)
+
+    def of_silence(self, limit_s: Optional[float]) -> str:
+        """The same of silence."""
+        return "" if limit_s is None else self.silence.format(name=self.name, limit_s=limit_s)
+
 
 class Limits(NamedTuple):
     """Both limits of one call. A run that is not recorded is not listened to, so its silence has none.

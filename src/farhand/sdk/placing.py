@@ -64,7 +64,7 @@ class Placer:
             "at": time.time(),
             "scope": made.scope,
             "index": made.index,
-            "settings": step.options.settings(),
+            "settings": step.settings_of_call(),
             "needs": made.needs() or None,
             "tags": step.options.tags or None,
             "nested": None if made.inner is None else made.inner.key,

@@ -73,6 +73,17 @@ class Step(Generic[F]):
         self._signature: Optional[inspect.Signature] = None
         self._by_position = -1
 
+    def settings_of_call(self) -> Dict[str, Any]:
+        """What queue and agent need to know of a placed call, and what they say where it names its limits."""
+        options, words = self.options, self.limit_words
+        if words is None:
+            return options.settings()
+        said = {
+            "timeout_words": words.of_timeout(options.timeout_s),
+            "silence_words": words.of_silence(options.silence_timeout_s),
+        }
+        return {**options.settings(), **said}
+
     def hooks_of(self, state: str) -> List[Hook]:
         """What is called when a run of it, or a call, ends in ``state``."""
         return self.hooks.of(state)

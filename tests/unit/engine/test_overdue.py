@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from farhand.engine import attachment as attachment_module
@@ -39,8 +41,8 @@ async def look(world: World) -> None:
     await overdue._end_what_is_due(overdue_module.time.monotonic())
 
 
-async def begun(world: World, **limits: float) -> tuple[Member, FakeLink, Job]:
-    member, link, job = await world.worker_with_job(settings=JobSettings(**limits))  # type: ignore[arg-type]
+async def begun(world: World, **limits: Any) -> tuple[Member, FakeLink, Job]:
+    member, link, job = await world.worker_with_job(settings=JobSettings(**limits))
     return member, link, await world.started(job)
 
 
@@ -76,6 +78,25 @@ async def test_a_report_moves_the_limit_of_silence(world: World, clock: Clock) -
     beat(world, member)
     await look(world)
     assert (await world.run_of(job)).reason == "silence"
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        ({"timeout_s": 30.0, "timeout_words": "'w1' took too long"}, "'w1' took too long"),
+        ({"silence_timeout_s": 30.0, "silence_words": "'w1' reported nothing"}, "'w1' reported nothing"),
+    ],
+)
+async def test_a_job_with_words_of_its_own_for_a_limit_is_ended_with_them(
+    limits: dict[str, Any], said: str, world: World, clock: Clock
+) -> None:
+    member, link, job = await begun(world, **limits)
+    clock.now += 30 + BEYOND_S + 1
+    beat(world, member)
+    await look(world)
+    assert isinstance(link.sent[-1], protocol.Fenced)
+    assert link.sent[-1].reason == said
+    assert (await world.run_of(job)).message == said
 
 
 async def test_the_time_for_which_a_job_is_blocked_is_no_silence(world: World, clock: Clock) -> None:

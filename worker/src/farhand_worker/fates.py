@@ -18,7 +18,10 @@ _WORDS = {
     "warden": "the warden ended",
     "lost_value": LOST_VALUE,
 }
-"""Why an agent ends an engine → what is said of it."""
+"""Why an agent ends an engine → what is said of it, where the job's settings have no words of their own."""
+
+_OWN_WORDS = {"timeout": "timeout_words", "silence": "silence_words"}
+"""The setting of a job that has them."""
 
 _KILLED = {"deadline": "lease", "warden": "warden"}
 _REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
@@ -34,7 +37,8 @@ def exit_of(assign: Assign, reason: Optional[str], otherwise: Exit) -> Exit:
     if reason is None or reason not in _WORDS:
         return otherwise
     silence_s = assign.settings.get("silence_timeout_s") or 0.0
-    words = _WORDS[reason].format(timeout_s=assign.timeout_s or 0.0, silence_s=silence_s)
+    own = assign.settings.get(_OWN_WORDS.get(reason, ""))
+    words = own or _WORDS[reason].format(timeout_s=assign.timeout_s or 0.0, silence_s=silence_s)
     return Exit(otherwise.at, _REASONS.get(reason, reason), words, otherwise.code, otherwise.signal)
 
 

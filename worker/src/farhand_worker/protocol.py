@@ -325,8 +325,9 @@ class Assign:
     Kind ``import`` asks whether the module of ``entry`` can be imported there; it has no run. The ``args`` of
     a ``service`` are its `Hosting` as a dict; it has no entry, and ``run`` only names where its lines go.
     ``fingerprint`` is the digest of the manifest of the flow's files.
-    ``settings`` may hold ``silence_timeout_s``, ``isolated`` (an engine of its own), ``secrets`` (an
-    engine is only shared by jobs that declare the same); ``called``, key → run id of the flows that an
+    ``settings`` may hold ``silence_timeout_s``, ``timeout_words`` and ``silence_words`` (what an `Exit` for
+    that reason says, where the general words are not meant), ``isolated`` (an engine of its own), ``secrets``
+    (an engine is only shared by jobs that declare the same); ``called``, key → run id of the flows that an
     earlier attempt had called and that have not ended; and, for a job that belongs to a flow called inside of
     the run, ``nested``: the ``key``, ``flow`` and run ``id`` of that call.
 
