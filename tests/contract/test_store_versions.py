@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from farhand.errors import Changed, Conflict
-from farhand.model import DECLARED, Ask, Flow, JobSettings, Project, Version
+from farhand.model import DECLARED, Ask, Flow, JobSettings, Project, Service, ServiceSpec, Version
 from farhand.store import Store
+from farhand.store.changes import Effects
 
 pytestmark = pytest.mark.anyio
 
@@ -80,3 +81,32 @@ async def test_a_flow_that_is_deleted_takes_its_versions_with_it(store: Store) -
     assert await store.retention.delete_flow("train", 2.0, project=DECLARED, expected="e1") == 0
     assert await store.versions.list("train") == []
     assert (await store.versions.put(FLOW, version("e3"), "", 3.0)).number == 1
+
+
+LLM = Service("llm", DECLARED, ("train",), ServiceSpec(("serve", "{port}"), 8000), Ask(slots=0))
+
+
+async def test_the_services_of_a_flow_begin_change_and_end_with_it(store: Store) -> None:
+    begun, same, gone = Effects(), Effects(), Effects()
+    await store.versions.put(FLOW, version("e1"), None, 1.0, [LLM], begun)
+    assert len(begun.freeze().enqueued) == 1
+    await store.versions.put(FLOW, version("e2"), None, 2.0, [LLM], same)
+    assert not same.freeze().enqueued
+    other = replace(FLOW, name="other")
+    await store.versions.put(other, replace(version("o1"), flow="other"), None, 3.0)
+    with pytest.raises(Conflict, match="flow 'train' has a service named 'llm' already"):
+        await store.versions.put(other, replace(version("o2"), flow="other"), None, 4.0, [LLM])
+    assert len(await store.versions.list("other")) == 1
+    (kept,) = await store.services.list()
+    assert kept.wanted
+    await store.retention.delete_flow("train", 5.0, project=DECLARED, effects=gone)
+    assert gone.freeze().dequeued == (kept.job,)
+    assert await store.services.list() == []
+
+
+async def test_a_service_that_a_newer_version_has_no_more_is_stopped(store: Store) -> None:
+    await store.versions.put(FLOW, version("e1"), None, 1.0, [LLM])
+    await store.versions.put(FLOW, version("e2"), None, 2.0)
+    stopped = await store.services.get("llm")
+    assert stopped is not None
+    assert (stopped.state, stopped.present) == ("stopped", False)

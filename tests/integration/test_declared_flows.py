@@ -142,7 +142,7 @@ def test_a_failed_node_stops_no_sibling_and_those_after_it_are_skipped(here: Dep
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_page_about_declared_flows_does_what_it_says(here: Deployment, tmp_path: Path) -> None:
     text = page("declared.md")
-    (document,) = re.findall(r"^```json\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    document, service = re.findall(r"^```json\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     (lines,) = re.findall(r"^```bash\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     (tmp_path / "train.json").write_text(document)
     token = (here.home / "admin-token").read_text().strip()
@@ -162,6 +162,9 @@ def test_the_page_about_declared_flows_does_what_it_says(here: Deployment, tmp_p
     assert run["result"]["score"] > 0.9
     assert tasks_of(here, run)["train"]["placed"]
     assert json.loads(document)["nodes"][0]["id"] in done.stdout
+    here.put("/flows/hosting", {"nodes": [json.loads(service)]})
+    assert here.get("/services/llm")["flows"] == ["hosting"]
+    here.client.delete("/flows/hosting").raise_for_status()
 
 
 def test_a_mistake_keeps_nothing_and_is_named_in_the_answer(here: Deployment) -> None:

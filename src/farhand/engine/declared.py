@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -22,7 +23,10 @@ from ..errors import Changed, Conflict, InvalidDocument, NotFound, Usage
 from ..lifecycle import RUN, is_terminal
 from ..model import DECLARED, Flow, Json, Version
 from ..store import Store
+from ..store.changes import Effects
 from .bus import Bus, Notice
+from .consequences import Consequences
+from .needed import services_of
 from .packing import Found, bundle
 from .projects import check_name, version_of
 from .pruner import Pruner
@@ -48,8 +52,11 @@ class Said(msgspec.Struct):
 class Declared:
     """Every operation on declared flows."""
 
-    def __init__(self, store: Store, blobs: Blobs, runs: Runs, pruner: Pruner, bus: Bus) -> None:
+    def __init__(
+        self, store: Store, blobs: Blobs, runs: Runs, pruner: Pruner, bus: Bus, consequences: Consequences
+    ) -> None:
         self._store = store
+        self._consequences = consequences
         self._blobs = blobs
         self._runs = runs
         self._pruner = pruner
@@ -60,7 +67,7 @@ class Declared:
         """Keep a document as the newest version of a flow; runs that are under way go on as they began.
 
         Raises `InvalidDocument` with every mistake, `Changed` when ``expected`` is not the etag of what is
-        there, `Conflict` when a project has a flow of that name.
+        there, `Conflict` when a project has a flow of that name, or another flow a service of the same.
         """
         check_name(name)
         async with self._room:
@@ -69,7 +76,12 @@ class Declared:
             raise InvalidDocument(said.message, mistakes=said.mistakes)
         flow = await asyncio.to_thread(self._packed, name, said.flow, said.files)
         version = version_of(flow, document, who)
-        kept = await self._store.versions.put(flow, version, expected, time.time())
+        code = replace(said.flow, fingerprint=flow.fingerprint)
+        services, effects = services_of(code, DECLARED, flow.bundle, {}), Effects()
+        kept = await self._store.versions.put(
+            flow, version, expected, time.time(), list(services.values()), effects
+        )
+        self._consequences.follow(effects.freeze())
         self._bus.publish(Notice("project"))
         return kept
 
@@ -104,8 +116,12 @@ class Declared:
             if expected not in (None, "*") and (version is None or version.etag != expected):
                 raise Changed(f"flow {name!r} is not what this deletion is based on; nothing was cancelled")
             await self._cancel_all(name)
-        project = DECLARED if put else ""
-        return await self._pruner.delete_flow(name, forced=forced, project=project, expected=expected)
+        project, effects = DECLARED if put else "", Effects()
+        runs = await self._pruner.delete_flow(
+            name, forced=forced, project=project, expected=expected, effects=effects
+        )
+        self._consequences.follow(effects.freeze())
+        return runs
 
     async def _cancel_all(self, flow: str) -> None:
         """Cancel the open runs of a flow; what is being cancelled already ends by itself."""

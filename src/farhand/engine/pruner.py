@@ -17,6 +17,7 @@ from ..blobs import Blobs
 from ..errors import Conflict, StoreFailed
 from ..sdk.ids import first_id
 from ..store import Store
+from ..store.changes import Effects
 from ..store.retention import Slice
 from ..store.runs import Wanted
 from . import cursors
@@ -126,15 +127,21 @@ class Pruner(Service):
             yield
 
     async def delete_flow(
-        self, flow: str, *, forced: bool = False, project: str = "", expected: str | None = None
+        self,
+        flow: str,
+        *,
+        forced: bool = False,
+        project: str = "",
+        expected: str | None = None,
+        effects: Effects | None = None,
     ) -> int:
         """Hide a flow and its runs at once, and delete them in the background; returns how many runs.
 
         With ``forced`` also those that are not over, each as soon as it is; with a ``project`` also one that
-        this project has. ``expected`` is as for `Versions.put`.
+        this project has. ``expected`` and ``effects`` are as for `Versions.put`.
         """
         runs = await self._store.retention.delete_flow(
-            flow, time.time(), forced=forced, project=project, expected=expected
+            flow, time.time(), forced=forced, project=project, expected=expected, effects=effects
         )
         self._store.flows.forget()
         self._wakeup.set()

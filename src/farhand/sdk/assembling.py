@@ -14,7 +14,8 @@ from farhand.errors import InvalidDocument, NotSupported, Usage
 
 from . import declared, sources
 from .documents import Reader, refusal
-from .graphs import Graph, Member, mistakes_of
+from .graphs import Graph, Member, Output, is_value_name, mistakes_of
+from .services import Service
 
 if TYPE_CHECKING:
     from .steps import Step
@@ -79,8 +80,12 @@ def assemble(
     members: List[Member] = []
     steps: Dict[str, Step[Any]] = {}
     for node in given.pop("nodes", None) or ():
+        if isinstance(node, Service):
+            members.append(_hosted(reader, node))
+            steps[node.name] = declared.ServiceStep(node)
+            continue
         if getattr(node, "word", "") != "task":
-            reader.say(None, f"nodes: {node!r} is no task")
+            reader.say(None, f"nodes: {node!r} is no task, and no Service")
             continue
         member = node.member or member_of(node, {})
         members.append(member)
@@ -104,13 +109,19 @@ def described(graph: Graph) -> Dict[str, Any]:
         "nodes": [
             {
                 "id": member.id,
-                "type": "task",
+                "type": member.type,
                 "requires": list(member.requires),
                 "provides": [output.described() for output in member.provides],
             }
             for member in graph.members
         ],
     }
+
+
+def _hosted(reader: Reader, service: Service) -> Member:
+    if not is_value_name(service.provides):
+        reader.say(service.name, "a service that is a node needs provides: the name of its address")
+    return Member(service.name, (), (Output(service.provides, "str"),), "service")
 
 
 def _needed(task: Task[Any]) -> List[str]:

@@ -203,7 +203,7 @@ def _record_value(made: Call, value: Any, began: float, attempts: int) -> None:
     if not recorder.recording:
         return
     owner = run.ledger.produced(value, key, size)
-    if made.why_not_kept is not None:
+    if made.why_not_kept is not None and not made.step.passing:
         run.say_once(f"the outcome of {name} is not kept, a rerun calls it again: {made.why_not_kept}")
     if body is not None:
         body = run.ledger.alias(body, owner)

@@ -15,6 +15,7 @@ from .deadlines import Abandoned
 from .futures import SCALARS, Future, find_futures, resolve, when_all_done
 from .steps import Step
 
+PASSING = "it is good for this attempt alone"
 NEEDS_MAX = 1000
 """So many producers of a call's arguments are recorded; a call that takes more shows the first ones."""
 
@@ -61,6 +62,8 @@ class Call:
         self._inputs = inputs = step.inputs(args, kwargs)
         self.awaited = find_futures((*args, *kwargs.values(), wait_for))
         self.key, self.why_not_kept = self.run.ledger.key_of(self.scope, step.identity, inputs)
+        if step.passing:
+            self.why_not_kept = PASSING
 
     def needs(self) -> List[str]:
         """The keys of the calls whose results this one takes or waits for."""

@@ -29,6 +29,7 @@ from .hashing import digest_of
 from .hooks import Hooks
 from .interrupts import is_interruption
 from .options import Options
+from .services import Service, service_url
 from .steps import Step
 from .tasks import Task
 
@@ -202,9 +203,34 @@ def stem(number: int, node: str) -> str:
     return f"{number}_{re.sub(r'[^A-Za-z0-9_]', '_', node)}"
 
 
+class ServiceStep(Task[Any]):
+    """The address of a service, once it is healthy. Another attempt asks anew: it may have moved."""
+
+    passing = True
+
+    def __init__(self, service: Service) -> None:
+        def address() -> Values:
+            return {service.provides: self._address(service)}
+
+        address.__module__ = PACKAGE
+        super().__init__(address, Options({}), Hooks(), {"name": service.name})
+        self.entry = f"{PACKAGE}:{service.name}"
+        self.identity = f"service {service.name}"
+
+    def _address(self, service: Service) -> str:
+        """Wait for it as long as it takes, which a service that is given up ends."""
+        frame = current()
+        if frame is not None:
+            frame.run.log(f"waits until the service {service.name!r} is healthy", "info", frame.key)
+        return service_url(service, timeout=None)
+
+
 def steps_of(document: Document) -> Dict[str, Step[Any]]:
     """The task of each node, by id."""
-    return {node.member.id: NodeTask(node, number) for number, node in enumerate(document.nodes)}
+    steps: Dict[str, Step[Any]] = {}
+    for number, node in enumerate(document.nodes):
+        steps[node.member.id] = NodeTask(node, number) if node.service is None else ServiceStep(node.service)
+    return steps
 
 
 def flow_of(document: Document, name: str) -> Flow[Any]:
@@ -214,6 +240,7 @@ def flow_of(document: Document, name: str) -> Flow[Any]:
     made = Flow(function, Options({}), Hooks(), {"name": name, "description": document.description})
     made.entry = f"{PACKAGE}.flow:flow"
     made.nodes = list(steps.values())
+    made.services = [node.service for node in document.nodes if node.service is not None]
     return made
 
 

@@ -14,6 +14,7 @@ from .annotations import kind_of
 from .graphs import ID, TYPES, Graph, Input, Member, Mistake, Output, is_value_name, mistakes_of
 from .options import Options, refuse_without_place
 from .reading import mistakes_in
+from .services import Service
 
 Given = Dict[str, Any]
 Judge = Callable[[str, Member], List[str]]
@@ -33,6 +34,7 @@ class Node(NamedTuple):
     type: str
     source: str
     options: Options
+    service: Optional[Service] = None
 
 
 class Document(NamedTuple):
@@ -312,6 +314,41 @@ def _of_document(message: str) -> str:
     return f"{_CALLED.get(first, first)} {rest}"
 
 
+HOSTING: Dict[str, Field] = {
+    "command": Field((list,), "a list of words; no shell reads it", "command"),
+    "port": Field((int,), "a whole number", "port"),
+    "health": Field((str, type(None)), "a path such as '/health', or null to ask nothing", "health"),
+    "env": Field((dict,), "an object of text", "env"),
+    "secrets": Field((str, list), "a name or a list of names", "secrets"),
+    "weights": Field((str,), "the digest of an artifact, such as 'sha256:…'", "weights"),
+    "stop_timeout": Field((*NUMBER, str), "seconds or text such as '10s'", "stop_timeout"),
+    "start_timeout": Field((*NUMBER, str), "seconds or text such as '10m'", "start_timeout"),
+    "health_timeout": Field((*NUMBER, str), "seconds or text such as '3s'", "health_timeout"),
+    **{name: ASKING[name] for name in ("device", "device_policy", "runs_on", "resources")},
+}
+"""What a node that is a service says of it: as ``Service(…)`` in Python."""
+
+
+def _service(reader: Reader, node: str, item: Given) -> Optional[Node]:
+    """A node that is a server process: it provides its address."""
+    provides = reader.provides(node, item.get("provides", []))
+    if len(provides) != 1 or provides[0].stream or provides[0].type not in ("any", "str"):
+        reader.say(node, "a service provides one name, its address, which is of type str and no stream")
+        return None
+    given = reader.fields(node, item, HOSTING)
+    resources = item.get("resources")
+    if isinstance(resources, dict):
+        reader.unknown(node, resources, tuple(RESOURCES), "resources field")
+        given.update(reader.fields(node, resources, RESOURCES, "resources."))
+    try:
+        service = Service(node, given.pop("command", None), **given, provides=provides[0].name)
+    except (FarhandError, TypeError, ValueError, OverflowError) as error:
+        reader.say(node, str(error).replace(f"service {node!r}: ", "", 1))
+        return None
+    member = Member(node, (), (provides[0]._replace(type="str"),), "service")
+    return Node(member, "service", "", Options({}), service)
+
+
 class NodeType(NamedTuple):
     """A type of node: its fields, and what reads one."""
 
@@ -321,5 +358,6 @@ class NodeType(NamedTuple):
 
 NODE_TYPES: Dict[str, NodeType] = {
     "python": NodeType(("source", "requires", "provides", *ASKING), _python),
+    "service": NodeType(("provides", *HOSTING), _service),
 }
 """The types of nodes; another is another row."""

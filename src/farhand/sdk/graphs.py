@@ -75,6 +75,7 @@ class Member(NamedTuple):
     id: str
     requires: Tuple[str, ...]
     provides: Tuple[Output, ...]
+    type: str = "task"
 
     def delivered(self, value: Any) -> Dict[str, Any]:
         """What the node returned, by output. Raises `NotDelivered` for what is missing, more or unfit.

@@ -50,6 +50,8 @@ def files_of(document: Document, name: str, given: Any) -> Dict[str, str]:
         "flow.py": _FLOW.format(name=name),
     }
     for number, node in enumerate(document.nodes):
+        if node.service is not None:
+            continue  # what it runs is not of this flow's making
         stem = declared.stem(number, node.member.id)
         files[f"node_{stem}.py"] = node.source
         files[f"call_{stem}.py"] = _CALL.format(node=node.member.id)

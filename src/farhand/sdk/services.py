@@ -37,8 +37,11 @@ class Service:
 
     ``device``, ``runs_on`` and the sizes are those of a task; a service takes no slot. Each of ``secrets`` is
     in its environment, ``hf-token`` as ``HF_TOKEN``. ``stop_timeout`` is what it has between SIGTERM and
-    SIGKILL, ``start_timeout`` until it must be healthy, ``health_timeout`` for one answer.
+    SIGKILL, ``start_timeout`` until it must be healthy, ``health_timeout`` for one answer. ``provides`` is
+    the name by which nodes of a declared flow take its address.
     """
+
+    word = "service"
 
     def __init__(
         self,
@@ -60,8 +63,10 @@ class Service:
         stop_timeout: Duration = 3.0,
         start_timeout: Duration = 600.0,
         health_timeout: Duration = 3.0,
+        provides: str = "",
     ) -> None:
         self.name = name
+        self.provides = provides
         self._options = Options(
             {
                 "secrets": secrets,

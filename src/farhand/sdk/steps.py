@@ -48,6 +48,8 @@ class Step(Generic[F]):
     """A decorated function. Outside of a run it is the function itself."""
 
     word = "step"
+    passing = False
+    """Whether what it gives is good for this attempt alone: another asks anew."""
     is_flow = False
 
     def __init__(

@@ -14,9 +14,12 @@ from typing import Any
 
 from ..errors import Conflict, NotFound
 from ..lifecycle import RUN, is_terminal
+from ..model import DECLARED
+from .changes import Effects
 from .database import Database
 from .guard import Connection
 from .run_blobs import MARK
+from .services import replace_services_of
 from .versions import forget_versions
 
 NOT_DELETED = (
@@ -111,14 +114,24 @@ class Retention:
         return await self._database.write(lambda connection: _delete_old(connection, table, before, rows_max))
 
     async def delete_flow(
-        self, flow: str, now: float, *, forced: bool = False, project: str = "", expected: str | None = None
+        self,
+        flow: str,
+        now: float,
+        *,
+        forced: bool = False,
+        project: str = "",
+        expected: str | None = None,
+        effects: Effects | None = None,
     ) -> int:
         """Hide a flow and all its runs at once; `doomed` lists them for whoever deletes them.
+
+        The services of one that was put are stopped, and what follows from that is in ``effects``.
 
         Returns how many there are. Raises `NotFound`, or `Conflict` while a project has it, if not the one
         named here, or, unless ``forced``, a run of it is under way; and `Changed` if its newest version is
         not the ``expected`` one.
         """
+        follows = Effects() if effects is None else effects
         runs, after = 0, await self._database.read(lambda connection: _last_deleted(connection, flow))
         while True:  # counted outside the writer, which a flow of a million runs would hold for long
             counted, after = await self._database.read(
@@ -128,7 +141,7 @@ class Retention:
             if counted < COUNTED_MAX:
                 break
         return await self._database.write(
-            lambda connection: _delete_flow(connection, flow, runs, now, forced, project, expected)
+            lambda connection: _delete_flow(connection, flow, runs, now, forced, project, expected, follows)
         )
 
     async def doomed(self, limit: int) -> list[str]:
@@ -242,6 +255,7 @@ def _delete_flow(
     forced: bool,
     project: str,
     expected: str | None,
+    effects: Effects,
 ) -> int:
     row = connection.execute("SELECT present, project FROM flows WHERE name = ?", (flow,)).fetchone()
     if row is not None and row[0] and row[1] != project:
@@ -257,6 +271,8 @@ def _delete_flow(
         said = f"{under_way}" if under_way < COUNTED_MAX else f"{COUNTED_MAX} or more"
         raise Conflict(f"{said} runs of flow {flow!r} have not ended; cancel them first")
     connection.execute("DELETE FROM flows WHERE name = ?", (flow,))
+    if row is not None and row[1] == DECLARED:
+        replace_services_of(connection, effects, flow, DECLARED, [], now)
     forget_versions(connection, flow, expected)
     if newest is not None:
         connection.execute(

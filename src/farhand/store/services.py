@@ -133,8 +133,36 @@ def replace_services(
         f"SELECT {SERVICES.columns} FROM services WHERE project = ? AND present = 1", (project,)
     ).fetchall()
     for gone in [service for service in map(SERVICES.load, rows) if service.name not in wanted]:
-        end_job(connection, effects, _change(connection, gone, present=False), now)
-        connection.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (now, anchor_of(gone.name)))
+        _withdraw(connection, effects, gone, now)
+
+
+def replace_services_of(
+    connection: Connection, effects: Effects, flow: str, project: str, services: list[Service], now: float
+) -> None:
+    """As `replace_services`, of one flow that was put, or is deleted; those of others go on.
+
+    Raises `Conflict` when another flow has a service of the same name.
+    """
+    wanted = {service.name for service in services}
+    rows = connection.execute(
+        f"SELECT {SERVICES.columns} FROM services WHERE project = ? AND present = 1", (project,)
+    ).fetchall()
+    for known in map(SERVICES.load, rows):
+        if flow not in known.flows:
+            if known.name in wanted:
+                raise Conflict(
+                    f"flow {known.flows[0]!r} has a service named {known.name!r} already; rename one of them"
+                )
+        elif known.name not in wanted:
+            _withdraw(connection, effects, known, now)
+    for service in services:
+        _offer(connection, effects, replace(service, project=project), now)
+
+
+def _withdraw(connection: Connection, effects: Effects, service: Service, now: float) -> None:
+    """Nobody needs it any more."""
+    end_job(connection, effects, _change(connection, service, present=False), now)
+    connection.execute("UPDATE runs SET ended_at = ? WHERE id = ?", (now, anchor_of(service.name)))
 
 
 def _offer(connection: Connection, effects: Effects, offered: Service, now: float) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import Changed
-from ..model import Flow, Version
+from ..model import Flow, Service, Version
+from .changes import Effects
 from .database import Database
 from .flows import Flows, store_flow
 from .guard import Connection
 from .rows import VERSIONS
+from .services import replace_services_of
 
 
 class Versions:
@@ -19,18 +22,31 @@ class Versions:
         self._database = database
         self._flows = flows
 
-    async def put(self, flow: Flow, version: Version, expected: str | None, now: float) -> Version:
+    async def put(
+        self,
+        flow: Flow,
+        version: Version,
+        expected: str | None,
+        now: float,
+        services: Sequence[Service] = (),
+        effects: Effects | None = None,
+    ) -> Version:
         """Keep a document as the flow's newest version; the same as the last one is that version still.
+
+        Its ``services`` are offered with it, and what follows from that is in ``effects``.
 
         ``expected`` is the etag of what the change is based on (``*``: of whatever there is, empty: of
         nothing). Raises `Changed` when something else is there, `Conflict` when a project has a flow of
-        that name.
+        that name, or another flow a service of one of those names.
         """
+
+        follows = Effects() if effects is None else effects
 
         def write(connection: Connection) -> Version:
             latest = _latest(connection, flow.name)
             _check_expected(latest, expected)
             store_flow(connection, flow, now)
+            replace_services_of(connection, follows, flow.name, flow.project, list(services), now)
             return add_version(connection, replace(version, created_at=now), latest)
 
         try:

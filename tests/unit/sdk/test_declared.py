@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farhand import Flow, task
+from farhand import Flow, Service, task
 from farhand.errors import InvalidDocument, NodeFailed, NotDelivered, NotSupported, Usage
 from farhand.sdk.assembling import described
 from farhand.sdk.inspection import described as inspected
@@ -151,3 +151,21 @@ def test_a_task_that_cannot_be_such_a_node_is_refused() -> None:
         @task(provides=[{"name": "x", "stream": True}], process=True)
         def streams() -> Any:
             yield {"x": 1}
+
+
+def test_a_service_is_a_node_that_gives_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FARHAND_SERVICE_LLM", "http://here:8000")
+    llm = Service("llm", ["serve", "{port}"], provides="llm_url")
+
+    @task(provides="answer")
+    def ask(llm_url: str) -> str:
+        return f"asked {llm_url}"
+
+    asking = Flow("asking", nodes=[ask, llm], outputs=["answer"])
+    assert asking() == {"answer": "asked http://here:8000"}
+    assert asking.services == [llm]
+    assert asking.graph is not None
+    shown = described(asking.graph)["nodes"]
+    assert [node["type"] for node in shown] == ["task", "service"]
+    with pytest.raises(InvalidDocument, match="a service that is a node needs provides"):
+        Flow("odd", nodes=[Service("llm", ["serve", "{port}"])])

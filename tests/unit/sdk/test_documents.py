@@ -34,6 +34,11 @@ def stream(name: str, **more: Any) -> Given:
     return {"name": name, "stream": True, **more}
 
 
+def service(id: Any = "llm", **more: Any) -> Given:
+    """A node that is a service."""
+    return {"id": id, "type": "service", "command": ["serve"], "port": 80, "provides": ["url"], **more}
+
+
 MISTAKES: list[tuple[str, Any, str]] = [
     ("no object", [], "the document must be an object with nodes"),
     ("no nodes", {}, "nodes must be a list with at least one node"),
@@ -54,9 +59,25 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("a node that is no object", flow("train"), "nodes: the node in place 1 must be an object"),
     ("a node without id", flow({"type": "python"}), "nodes: the id None in place 1 must match [A-Za-z0-9_][A-Za-z0-9_.-]{0,62}"),
     ("two nodes of one id", flow(node("a"), node("a")), "node 'a': another node has this id"),
-    ("an unknown type", flow({"id": "a", "type": "shell"}), "node 'a': there is no type 'shell'; there are: python"),
-    ("no type", flow({"id": "a"}), "node 'a': there is no type None; there are: python"),
+    ("an unknown type", flow({"id": "a", "type": "shell"}), "node 'a': there is no type 'shell'; there are: python, service"),
+    ("no type", flow({"id": "a"}), "node 'a': there is no type None; there are: python, service"),
     ("an unknown field of a node", flow(node(gpu=1)), "node 'n': there is no field 'gpu'; there are: device, device_policy, duration_timeout, id, provides, requires, resources, runs_on, settings, source, timeout, type"),
+    ("a service without a command", flow(service(command=[])), 'node \'llm\': command must be a list of words, such as ["python", "-m", "http.server"]; no shell reads it'),
+    ("a service with a line for a command", flow(service(command="serve it")), "node 'llm': command must be a list of words; no shell reads it"),
+    ("a service whose port is none", flow(service(port=70000)), "node 'llm': port must be a whole number from 1 to 65535; leave it out for a free one"),
+    ("a service whose port is text", flow(service(port="80")), "node 'llm': port must be a whole number"),
+    ("a service that is told no port", flow({"id": "llm", "type": "service", "command": ["serve"], "provides": ["url"]}), "node 'llm': it needs a port, or {port} in its command to be told a free one"),
+    ("a service whose health is no path", flow(service(health="health")), "node 'llm': health must be a path such as '/health', or None to ask nothing"),
+    ("a service with numbers in env", flow(service(env={"A": 1})), "node 'llm': env must have text for A, without NUL"),
+    ("a service with weights that are none", flow(service(weights="sha256:x")), "node 'llm': weights must be a saved artifact, or its digest such as 'sha256:…'"),
+    ("a service that names weights and has none", flow(service(command=["serve", "{weights}"])), "node 'llm': its command names {weights}, and it has none"),
+    ("a service that provides nothing", flow(service(provides=[])), "node 'llm': a service provides one name, its address, which is of type str and no stream"),
+    ("a service that provides two names", flow(service(provides=["a", "b"])), "node 'llm': a service provides one name, its address, which is of type str and no stream"),
+    ("a service that provides a stream", flow(service(provides=[stream("url")])), "node 'llm': a service provides one name, its address, which is of type str and no stream"),
+    ("a service that requires", flow(service(requires=["x"]), inputs=["x"]), "node 'llm': there is no field 'requires'; there are: command, device, device_policy, env, health, health_timeout, id, port, provides, resources, runs_on, secrets, start_timeout, stop_timeout, type, weights"),
+    ("a service with a name that no service has", flow(service("LLM")), "node 'LLM': the name of a service matches [a-z0-9][a-z0-9._-]{0,62}, not 'LLM'"),
+    ("a service of an unknown resource", flow(service(resources={"tpus": 1})), "node 'llm': there is no resources field 'tpus'; there are: cpus, flavor, gpus, ram"),
+    ("a service with an odd time", flow(service(stop_timeout="soon")), "node 'llm': stop_timeout is not a duration; give seconds, or a string like '30s', '5m' or '2h'"),
     ("no source", flow({"id": "a", "type": "python"}), "node 'a': source must be text with a function process"),
     ("a source too long", flow(node(source="#" * (SOURCE_CHARS_MAX + 1))), "node 'n': source has 262145 characters, and may have 262144"),
     ("half a character", flow(node(source="x = '\ud800'")), "node 'n': source must be Unicode text"),
@@ -223,3 +244,17 @@ def test_a_deep_chain_is_read_without_recursion() -> None:
         node(f"n{i}", takes(f"v{i - 1}"), requires=[f"v{i - 1}"], provides=[f"v{i}"]) for i in range(1, 500)
     ]
     assert len(read(flow(*nodes[::-1])).graph.ordered()) == 500
+
+
+def test_a_service_is_read_as_python_would_describe_it() -> None:
+    words = ["python", ODD, "{port}"]
+    given = service(command=words, env={"A": ODD}, device="gpu", resources={"gpus": 1}, health=None)
+    found = read(flow(given, node(source=takes("url"), requires=["url"])))
+    (llm, _) = found.nodes
+    assert llm.service is not None
+    described = llm.service.described()
+    assert described["spec"]["command"] == words
+    assert described["spec"]["env"] == {"A": ODD}
+    assert described["spec"]["health"] is None
+    assert (described["ask"]["labels"], described["ask"]["gpus"]) == (["gpu"], 1)
+    assert found.graph.providers() == {"url": "llm"}
