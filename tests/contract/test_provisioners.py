@@ -227,6 +227,22 @@ async def test_one_squeue_asks_for_all_and_scancel_comes_in_pieces(scheduler: Sc
     assert [len(words) for words in scheduler.calls("scancel")] == [50, 50, 20]
 
 
+async def test_machines_whose_ids_are_unknown_are_looked_up_at_once_and_given_back_in_pieces(
+    scheduler: Scheduler,
+) -> None:
+    """B085: as a stop finds them whose submissions were cut off. What is not in the queue is no machine."""
+    provisioner = Slurm(slurm(), a_home())
+    jobs = {str(n): [f"hpc-gpu-{n}", "PENDING", "Priority"] for n in range(1, 71)}
+    jobs["99"] = ["somebody-elses", "RUNNING", "None"]
+    (scheduler.directory / "jobs").write_text(json.dumps(jobs))
+    asked = [Asked(f"hpc-gpu-{n}") for n in range(1, 81)]
+    assert len(await provisioner.cancel(asked)) == 80
+    assert (len(scheduler.calls("squeue")), len(scheduler.calls("scancel"))) == (1, 2)
+    assert [job[0] for job in scheduler.jobs().values() if job[1] != "CANCELLED"] == ["somebody-elses"]
+    scheduler.faults(scancel="away")
+    assert await provisioner.cancel([Asked("somebody-elses")]) == set()
+
+
 async def test_a_second_job_under_one_name_is_cancelled(scheduler: Scheduler) -> None:
     """B075: an earlier submission came through after all."""
     provisioner = Slurm(slurm(), a_home())

@@ -85,6 +85,8 @@ elif command == "squeue":
 elif command == "scancel":
     if fault == "lazy":
         sys.exit(0)
+    if fault == "slow":
+        time.sleep(0.2)
     for number, job in jobs.items():
         if number in words or job[0] in named():
             job[1:] = ["CANCELLED", "None"]

@@ -63,3 +63,23 @@ def test_another_directorys_engines_are_left_alone(tmp_path: Path) -> None:
     assert process.wait() == -9
     one.close()
     other.close()
+
+
+def test_it_is_removed_where_nothing_waits_in_it(tmp_path: Path) -> None:
+    state = _opened(tmp_path / "s")
+    (state.scratch / "job").mkdir()
+    (state.blobs / "fetched").write_text("kept for the next job, of which there is none")
+    assert state.remove()
+    state.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("where", ["spool", "outgoing"])
+def test_it_stays_where_something_was_not_delivered(tmp_path: Path, where: str) -> None:
+    state = _opened(tmp_path / "s")
+    kept = tmp_path / "s" / where / "attempt" / "file"
+    kept.parent.mkdir()
+    kept.write_text("a report")
+    assert not state.remove()
+    assert (state.unsent(), kept.read_text()) == (1, "a report")
+    state.close()

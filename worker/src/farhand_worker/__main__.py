@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from .agent import Agent
+from .agent import STOPPED, Agent
 from .credential import VARIABLE, hide
 from .install import COMMAND, install, parser_of, starting_words, told
 from .invitation import CODE_VARIABLE, NoExchange, NotInvited
@@ -53,7 +53,10 @@ def main(arguments: List[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     try:
-        return asyncio.run(_serve(chosen, state))
+        code = asyncio.run(_serve(chosen, state))
+        if chosen.passing and code == STOPPED:
+            _leave_nothing(state)
+        return code
     except Usage as error:
         log.error("%s", error)
         return _USAGE
@@ -89,6 +92,14 @@ async def _serve(options: Options, state: StateDirectory) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.signalled, number)
     return await agent.run()
+
+
+def _leave_nothing(state: StateDirectory) -> None:
+    """The machine goes back to its scheduler: what nobody will come back for goes with it."""
+    unsent = state.unsent()
+    if not state.remove():
+        why = f"{unsent} files in it were not delivered to the server" if unsent else "it cannot be removed"
+        logging.getLogger("farhand.worker").warning("%s stays: %s", state.path, why)
 
 
 def _state(path: Path) -> StateDirectory:

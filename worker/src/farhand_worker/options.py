@@ -28,7 +28,8 @@ class Options:
     """What is decided for the whole life of an agent. ``address`` is asked before every dial.
 
     ``beside_server``: it is the server's own, on the server's machine. ``relayed``: what it dials is no
-    server, so that a refused connection is no evidence of one that is away.
+    server, so that a refused connection is no evidence of one that is away. ``passing``: nobody comes back to
+    its state directory, which is one of a batch scheduler's job and was not chosen.
     """
 
     address: Callable[[], Address]
@@ -57,6 +58,7 @@ class Options:
     allocation: Optional[Allocation] = None
     relayed: bool = False
     beside_server: bool = False
+    passing: bool = False
 
 
 def options(values: Values, code: str = "") -> Options:
@@ -72,6 +74,8 @@ def options(values: Values, code: str = "") -> Options:
     address, artifacts, cwd = _address(values), _artifacts(values), _directory(values["cwd"])
     trusted = credential(values, address, code)
     beside_server = values["orphan_s"] is not None
+    # A server's own worker is no allocation's, wherever the server was started.
+    allocated = None if beside_server else allocation(os.environ)
     return Options(
         address=address,
         token=trusted.token,
@@ -96,9 +100,9 @@ def options(values: Values, code: str = "") -> Options:
         cwd=cwd,
         checkout=_checkout(values["checkout"]),
         orphan_s=values["orphan_s"],
-        # A server's own worker is no allocation's, wherever the server was started.
-        allocation=None if beside_server else allocation(os.environ),
+        allocation=allocated,
         beside_server=beside_server,
+        passing=allocated is not None and not values["state_dir"],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -86,6 +87,25 @@ class StateDirectory:
     def engine_id(self, number: int) -> str:
         """The id of this agent's ``number``-th engine."""
         return f"{self.identity}.{self.instance}.{number}"
+
+    def unsent(self) -> int:
+        """How many files wait here for a server: reports, and what jobs have saved."""
+        return sum(path.is_file() for kept in (self.spool, self.outgoing) for path in kept.rglob("*"))
+
+    def remove(self) -> bool:
+        """Remove the directory, unless something in it waits for a server; whether it is gone.
+
+        It is moved aside first: whoever takes its place meanwhile has one of its own.
+        """
+        if self.unsent():
+            return False
+        aside = self.path.with_name(f"{self.path.name}.{self.instance}")
+        try:
+            self.path.rename(aside)
+        except OSError:
+            return False
+        shutil.rmtree(aside, ignore_errors=True)
+        return not aside.exists()
 
     def close(self) -> None:
         """Give the directory up to the next agent."""

@@ -122,15 +122,29 @@ class Slurm:
     async def cancel(self, asked: Sequence[Asked]) -> set[str]:
         """In pieces, so that no call names so many that it takes too long; the rest is told again later."""
         told: set[str] = set()
-        known = [machine for machine in asked if machine.id]
-        for start in range(0, len(known), CANCELLED_AT_ONCE):
-            piece = known[start : start + CANCELLED_AT_ONCE]
-            if await self._scancel([machine.id for machine in piece]):
-                told |= {machine.name for machine in piece}
-        for machine in asked:
-            if not machine.id and await self._told(["scancel", f"--name={machine.name}"]):
-                told.add(machine.name)
+        ids = [(machine.name, machine.id) for machine in asked if machine.id]
+        unknown = [machine for machine in asked if not machine.id]
+        found = await self._ids_of(unknown)
+        if found is not None:
+            ids += found
+            told |= {machine.name for machine in unknown}
+        for start in range(0, len(ids), CANCELLED_AT_ONCE):
+            piece = ids[start : start + CANCELLED_AT_ONCE]
+            names = {name for name, _ in piece}
+            told = told | names if await self._scancel([id for _, id in piece]) else told - names
         return told
+
+    async def _ids_of(self, asked: Sequence[Asked]) -> list[tuple[str, str]] | None:
+        """Name and id of what is in the queue under these names, by one squeue: scancel takes one name a
+        call. None where Slurm does not say."""
+        if not asked:
+            return []
+        try:
+            lines = await self._list(asked)
+        except Failed:
+            return None
+        names = {machine.name for machine in asked}
+        return [(line.name, line.id) for line in lines if line.name in names and line.seen().state != ENDED]
 
     async def _scancel(self, ids: Sequence[str]) -> bool:
         """Whether Slurm was told of all."""
