@@ -5,16 +5,19 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 DESCRIBED := pyproject.toml worker/pyproject.toml constraints.txt
 
-.PHONY: demo test test-again check faults chaos bench docs clean
+.PHONY: demo test test-again check faults faults-write chaos bench docs clean
 
 demo: $(VENV)/.base  ## a server, a worker and a pipeline over both; DEMO=--keep leaves them up
 	$(BIN)/farhand demo $(DEMO)
 
-# Files go in the order of their names: those of few and long tests come first, and the units, which are short and
-# many, keep every process busy to the end. The reordering that is switched off would put the long ones last.
+# As many processes as there are cores. Files go in the order of their names: those of few and long tests come first,
+# and the units, which are short and many, keep every process busy to the end. The reordering that is switched off
+# would put the long ones last.
+PROCESSES := --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
 test: $(VENV)/.test  ## every test; TESTS=tests/unit narrows it
 	@$(BIN)/python -m tests.optional
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/python -m pytest $(PROCESSES) $(TESTS)
 
 test-again: $(VENV)/.test  ## those that failed last, one after another
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures=none
@@ -28,7 +31,10 @@ check: $(VENV)/.check  ## formatting, lints, types, import rules and the tests o
 
 faults: $(VENV)/.test  ## the fault tests, with what each provokes and how long it took
 	@$(BIN)/python -m tests.optional
-	$(BIN)/python -m pytest --quiet -m fault -p tests.fault_report
+	$(BIN)/python -m pytest --quiet $(PROCESSES) -m fault -p tests.fault_report $(FAULTS)
+
+faults-write:  ## the same, and writes the times it measured into docs/faults.md: on a machine that does nothing else
+	@$(MAKE) --no-print-directory faults FAULTS=--faults-write
 
 chaos: $(VENV)/.test  ## runs go on while everything is killed, frozen and cut off; SEEDS="1 2 3" for rounds of before
 	$(BIN)/python -m tests.chaos $(SEEDS)

@@ -1,12 +1,14 @@
 """A pytest plugin (``-p tests.fault_report``): each fault with its sentence, its tests and their times.
 
 It reads the ids from docs/faults.md and fails the run when one of them has no test or none that ran.
-With ``FARHAND_FAULTS_WRITE=1`` it writes the measured times into that page.
+With ``--faults-write`` it writes the measured times into that page.
+
+Under pytest-xdist the processes that run the tests know their marks and one other process reports, so the
+ids travel as properties of each test's report; whoever runs tests for another adds nothing up.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -16,6 +18,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "faults.md"
+_OPTION = "--faults-write"
+_PROPERTY = "fault"
 _ROW = re.compile(r"^\|\s*(\d+\.\d+)\s*\|\s*(.+?)\s*\|")
 
 
@@ -41,19 +45,21 @@ class Report:
 
     tallies: list[Tally] = field(default_factory=list)
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            marks = item.iter_markers("fault")
-            self.tallies.extend(Tally(mark.args[0], item.nodeid) for mark in marks)
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        for tally in self.tallies:
-            if tally.test != report.nodeid:
-                continue
+        for fault in [value for name, value in report.user_properties if name == _PROPERTY]:
+            tally = self.tally(str(fault), report.nodeid)
             if report.when == "call":
                 tally.seconds = report.duration
             if report.when == "call" or report.outcome != "passed":
                 tally.outcome = report.outcome
+
+    def tally(self, fault: str, test: str) -> Tally:
+        """The test's entry under that fault: made at the first that is heard of it."""
+        for tally in self.tallies:
+            if (tally.fault, tally.test) == (fault, test):
+                return tally
+        self.tallies.append(Tally(fault, test))
+        return self.tallies[-1]
 
     def missing(self) -> list[str]:
         """The documented ids that no test of this run passed or failed."""
@@ -63,7 +69,7 @@ class Report:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self.missing() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        if os.environ.get("FARHAND_FAULTS_WRITE") == "1":
+        if session.config.getoption(_OPTION):
             self.write()
 
     def write(self) -> None:
@@ -93,11 +99,22 @@ class Report:
         lines: list[str] = []
         for fault, sentence in documented().items():
             lines.append(f"{fault:5} {sentence}")
-            lines.extend(f"      {t.seconds:7.2f} s  {t.outcome:7}  {t.test}" for t in tests.pop(fault, []))
+            ran = sorted(tests.pop(fault, []), key=lambda tally: tally.test)  # processes end in any order
+            lines.extend(f"      {t.seconds:7.2f} s  {t.outcome:7}  {t.test}" for t in ran)
         lines.extend(f"{fault:5} is not in docs/faults.md: {t.test}" for fault in tests for t in tests[fault])
         lines.extend(f"{fault:5} HAS NO TEST THAT RAN" for fault in self.missing())
         return lines
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(_OPTION, action="store_true", help="write the measured times into docs/faults.md")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.user_properties.extend((_PROPERTY, mark.args[0]) for mark in item.iter_markers("fault"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Report(), "fault-report")
+    if not hasattr(config, "workerinput"):  # a process of pytest-xdist that runs tests for another
+        config.pluginmanager.register(Report(), "fault-report")

@@ -8,6 +8,8 @@ import pytest
 from tests import fault_report
 from tests.fault_report import Report, Tally, documented
 
+pytest_plugins = ["pytester"]
+
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -51,3 +53,69 @@ def test_the_real_page_has_the_faults_of_the_first_release() -> None:
 def test_measured_times_are_written_into_the_page(page: Path) -> None:
     Report([Tally("1.1", "a", "passed", 0.5), Tally("1.1", "b", "passed", 1.0)]).write()
     assert "| 1.1 | Cut. | 1.5 s |\n| 1.10 | Burnt. | 2 s |\n" in page.read_text()
+
+
+_TESTS = """
+import pytest
+
+@pytest.mark.fault("1.1")
+def test_cut(): pass
+
+@pytest.mark.fault("1.1")
+@pytest.mark.fault("1.10")
+def test_cut_and_burnt(): {body}
+"""
+_CONFTEST = """
+from pathlib import Path
+from tests import fault_report
+
+fault_report.PAGE = Path(__file__).with_name("faults.md")
+"""
+_PAGE = "| id | what | measured |\n|---|---|---|\n| 1.1 | Cut. | |\n| 1.10 | Burnt. | |\n"
+
+_TWO = "--numprocesses=2"
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A place for tests of faults, with a page of its own."""
+    monkeypatch.setenv("PYTHONPATH", str(fault_report.ROOT))
+    pytester.makeconftest(_CONFTEST)
+    pytester.makeini("[pytest]\nmarkers = fault(id): what it provokes\naddopts = -p no:schemathesis")
+    (pytester.path / "faults.md").write_text(_PAGE)
+    return pytester
+
+
+def run(suite: pytest.Pytester, body: str, *options: str) -> pytest.RunResult:
+    suite.makepyfile(test_faults=_TESTS.format(body=body), test_other="def test_other(): pass")
+    return suite.runpytest_subprocess("-p", "tests.fault_report", *options)
+
+
+@pytest.mark.parametrize("processes", ["-pno:xdist", _TWO], ids=["alone", "in two processes"])
+def test_a_run_reports_each_fault_with_its_tests_and_writes_nothing(
+    suite: pytest.Pytester, processes: str
+) -> None:
+    result = run(suite, "pass", processes)
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.re_match_lines_random([r"^1\.1   Cut\.$", r"^1\.10  Burnt\.$"])
+    tallies = [line.split()[2:] for line in result.outlines if re.match(r" +[\d.]+ s  ", line)]
+    cut, both = "test_faults.py::test_cut", "test_faults.py::test_cut_and_burnt"
+    assert tallies == [["passed", cut], ["passed", both], ["passed", both]]
+    assert (suite.path / "faults.md").read_text() == _PAGE
+
+
+def test_a_run_in_which_a_fault_was_not_provoked_fails(suite: pytest.Pytester) -> None:
+    result = run(suite, "pytest.skip('no disk')", _TWO)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["1.10  HAS NO TEST THAT RAN"])
+
+
+def test_a_run_writes_its_times_when_it_is_asked_to(suite: pytest.Pytester) -> None:
+    run(suite, "pass", "--faults-write", _TWO)
+    assert (suite.path / "faults.md").read_text() == _PAGE.replace(". | |", ". | 0.0 s |")
+
+
+def test_a_fault_whose_process_went_away_under_it_was_not_provoked(suite: pytest.Pytester) -> None:
+    result = run(suite, "import os; os._exit(1)", _TWO)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["1.10  HAS NO TEST THAT RAN"])
