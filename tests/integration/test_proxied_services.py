@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
-from websockets.exceptions import ConnectionClosedError, InvalidStatus
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 from tests.harness.commands import called
 from tests.harness.deployment import Deployment, deployed
@@ -207,6 +209,30 @@ def test_a_websocket_carries_both_ways_and_closes_with_its_code(deployment: Depl
     with pytest.raises(InvalidStatus) as refused:
         connect(address, proxy=None)
     assert refused.value.response.status_code == 401
+    with pytest.raises(InvalidStatus) as refused:  # by the service, which wants its subprotocol
+        connect(address, additional_headers=headers, proxy=None)
+    assert refused.value.response.status_code == 400
+
+
+def test_what_is_open_ends_when_the_token_it_was_opened_with_is_revoked(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    made = deployment.post("/workers/tokens", {"name": "brief", "role": "operator", "labels": []})
+    headers = {"Authorization": f"Bearer {made['token']}"}
+    room = deployment.url.replace("http", "ws") + "/services/talk/room"
+    stream = f"{deployment.url}/services/web/stream?gate={tmp_path / 'never'}"
+    with (
+        connect(room, additional_headers=headers, subprotocols=[Subprotocol("spoken")], proxy=None) as link,
+        httpx2.stream("GET", stream, headers=headers, timeout=20) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(lines) == "data: first"
+        link.recv(timeout=20)
+        deployment.post(f"/workers/tokens/{made['jti']}/revoke")
+        with pytest.raises(ConnectionClosed):
+            link.recv(timeout=20)
+        with pytest.raises(httpx2.RemoteProtocolError):
+            deque(lines, maxlen=0)
 
 
 def test_the_log_of_a_service_is_followed_until_it_is_stopped(deployment: Deployment, kept: Kept) -> None:
@@ -226,7 +252,7 @@ def test_a_killed_service_answers_503_until_it_is_there_again(
     pid = next(
         each.pid
         for each in psutil.net_connections("tcp")
-        if each.status == "LISTEN" and each.laddr.port == kept.ports["web"]
+        if each.status == "LISTEN" and each.laddr and each.laddr.port == kept.ports["web"]
     )
     assert pid is not None
     os.kill(pid, signal.SIGKILL)

@@ -62,18 +62,27 @@ class Exchange:
 
     async def _ask(self) -> None:
         """Send the visitor's body as it comes, then wait for the visitor to go."""
+        try:
+            if await self._send_body():
+                return
+        except ConnectionError:
+            pass  # it wants no more of it; its answer, if it gave one, says why and is still to be read
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _send_body(self) -> bool:
+        """Whether the visitor went before all of it had come."""
         more = True
         while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                return
+                return True
             body, more = message.get("body", b""), message.get("more_body", False)
             if body:
                 self.asked = True
                 await self._pipe.send(self._http.send(h11.Data(data=body)) or b"")
         await self._pipe.send(self._http.send(h11.EndOfMessage()) or b"")
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        return False
 
     async def _answer(self) -> None:
         """Pass the answer on, as fast as the visitor takes it."""

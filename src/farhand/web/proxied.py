@@ -7,6 +7,8 @@ started, and only while that is healthy.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from typing import Any
 from urllib.parse import quote
 
@@ -72,10 +74,31 @@ async def _serve(scope: Scope, receive: Receive, send: Send, address: Address) -
     visit = _visit(scope, connection, address, by_token)
     services: Services = scope["app"].state.services
     if scope["type"] == "websocket":
-        pipe, _, _ = await _dialled(services, address.service, fresh=True)
-        await upgrade.carry(pipe, WebSocket(scope, receive, send), _target(scope, address), visit)
-        return None
-    return await _exchange(services, scope, receive, send, address, visit)
+        work = _converse(services, scope, receive, send, address, visit)
+    else:
+        work = _exchange(services, scope, receive, send, address, visit)
+    with services.tokens.watch(visitor) as revoked:
+        return await _unless(revoked, work)
+
+
+async def _unless(revoked: asyncio.Event, work: Coroutine[Any, Any, Response | None]) -> Response | None:
+    """What the work gives; it is broken off when the token that it was begun with is revoked."""
+    working, ending = asyncio.ensure_future(work), asyncio.ensure_future(revoked.wait())
+    try:
+        await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        ending.cancel()
+        await asyncio.gather(working, ending, return_exceptions=True)
+
+
+async def _converse(
+    services: Services, scope: Scope, receive: Receive, send: Send, address: Address, visit: Visit
+) -> None:
+    """A websocket."""
+    pipe, _, _ = await _dialled(services, address.service, fresh=True)
+    await upgrade.carry(pipe, WebSocket(scope, receive, send), _target(scope, address), visit)
 
 
 async def _visitor(connection: HTTPConnection, address: Address) -> tuple[Identity, bool]:

@@ -41,6 +41,7 @@ class _Both:
         self._service = ClientProtocol(parse_uri("ws://service/"), subprotocols=wanted or None)
         self._parts: list[bytes] = []
         self._is_text = False
+        self._sending = asyncio.Lock()
 
     async def run(self, target: bytes, visit: Visit) -> None:
         refusal = await self._shake_hands(target, visit)
@@ -72,7 +73,7 @@ class _Both:
                 raise self._service.handshake_exc
         except InvalidStatus as error:
             answer = error.response
-            return Response(answer.body or b"", answer.status_code, media_type="text/plain")
+            return Response(bytes(answer.body or b""), answer.status_code, media_type="text/plain")
         except (InvalidHandshake, ConnectionError, EOFError) as error:
             return problem(502, "service_broke_off", f"the service opened no websocket: {error}")
         return None
@@ -134,6 +135,7 @@ class _Both:
                 await self._visitor.send_bytes(whole)
 
     async def _flush(self) -> None:
-        for data in self._service.data_to_send():
-            if data:
-                await self._pipe.send(data)
+        async with self._sending:  # a pong may not lie within a long message: that goes in pieces
+            for data in self._service.data_to_send():
+                if data:
+                    await self._pipe.send(data)
