@@ -107,6 +107,21 @@ def test_a_document_runs_here_and_on_a_worker_that_was_given_nothing(here: Deplo
     assert series["loss"]["count"] == 4
 
 
+def test_an_async_entry_is_awaited_here_and_on_a_worker(here: Deployment) -> None:
+    source = (
+        "import asyncio\n\n"
+        "async def process(x):\n"
+        "    print('awaiting')\n"
+        "    return sum(await asyncio.gather(*[asyncio.sleep(0, result=x) for _ in range(3)]))\n"
+    )
+    first = node("first", "async def only():\n    return 1\n", provides=["x"])
+    there = node("there", source, ["x"], provides=["y"], device="gpu")
+    run = run_of(here, "awaited", first, there, outputs=["x", "y"])
+    assert run["result"] == {"x": 1, "y": 3}, run["message"]
+    assert tasks_of(here, run)["there"]["worker"] == "box"
+    assert "awaiting" in here.log_lines(run["id"])
+
+
 def test_a_failed_node_stops_no_sibling_and_those_after_it_are_skipped(here: Deployment) -> None:
     run = run_of(
         here,
@@ -225,6 +240,9 @@ def test_a_flow_is_deleted_with_its_runs_and_not_while_one_goes_on_unless_forced
         ("import time\ndef process(): time.sleep(60)", {"timeout": 0.3}, "'a' reported nothing for 0.3 s"),
         ("import time\ndef process(): time.sleep(60)", {"duration_timeout": 0.3}, "'a' took longer than its duration_timeout of 0.3 s"),
         ("import time\ndef process(): time.sleep(60)", {"timeout": 0.3, "device": "gpu"}, "'a' reported nothing for 0.3 s"),
+        ("import asyncio\nasync def process(): await asyncio.sleep(60)", {"duration_timeout": 0.3}, "'a' took longer than its duration_timeout of 0.3 s"),
+        ("import asyncio\nasync def process(): await asyncio.sleep(60)", {"timeout": 0.3, "device": "gpu"}, "'a' reported nothing for 0.3 s"),
+        ("async def given(): return 1\nprocess = given", {}, "write async def process(…) as a statement of its own"),
     ],
 )  # fmt: skip
 def test_a_node_that_does_not_load_or_deliver_fails_its_run_with_that_sentence(

@@ -18,7 +18,7 @@ from . import calls, loops
 from .attempts import performed
 from .calls import Call
 from .context import Run
-from .deadlines import Deadline, Hearing, Limits, Silence
+from .deadlines import Deadline, Hearing, Limits, Silence, Words
 from .drive import Procedure
 from .futures import Future
 from .interrupts import watcher
@@ -180,17 +180,14 @@ class _Watch:
             watcher.cancel(self._timer)
 
     def _look(self) -> None:
-        name, timeout_s, silence_s = (
-            self._limits.frame.name,
-            self._limits.timeout_s,
-            self._limits.silence_limit_s,
-        )
+        timeout_s, silence_s = self._limits.timeout_s, self._limits.silence_limit_s
+        words = self._limits.words or Words(self._limits.frame.name, Deadline.words, Silence.words)
         ends: List[Tuple[float, TimedOut]] = []
         if timeout_s is not None:
-            error = TimedOut(Deadline.words.format(name=name, limit_s=timeout_s))
+            error = TimedOut(words.of_timeout(timeout_s))
             ends.append((self._began + timeout_s, error))
         if silence_s is not None:
-            error = SilentTooLong(Silence.words.format(name=name, limit_s=silence_s))
+            error = SilentTooLong(words.of_silence(silence_s))
             ends.append((self._hearing.heard_at + silence_s, error))
         due_at, error = min(ends, key=lambda end: end[0])
         now = time.monotonic()

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
 
 from farhand.errors import FarhandError, NodeFailed, NodeSkipped, TimedOut
 
-from . import calls, documents, encoding, events, sources
+from . import calls, documents, encoding, events, reading, sources
 from .context import Frame, current
 from .deadlines import Words
 from .flows import Flow
@@ -174,6 +174,7 @@ class NodeTask(Task[Any]):
         self._node = node
         self._module = f"{PACKAGE}.node_{stem(number, node.member.id)}"
         self._loaded: Optional[Callable[..., Any]] = None
+        self._awaited = reading.is_awaited(node.source)
         super().__init__(self._function(), node.options, Hooks(), {"name": node.member.id})
         self.entry = f"{PACKAGE}.call_{stem(number, node.member.id)}:node"
         shape = json.dumps([node.member.requires, [o.described() for o in node.member.provides]])
@@ -183,7 +184,7 @@ class NodeTask(Task[Any]):
     def load(self) -> Callable[..., Any]:
         """The entry in the node's source. Raises `CannotLoad`."""
         if self._loaded is None:
-            self._loaded = sources.load(self._node.member.id, self._module)
+            self._loaded = sources.load(self._node.member.id, self._module, awaited=self._awaited)
         return self._loaded
 
     def _function(self) -> Callable[..., Any]:
@@ -192,10 +193,14 @@ class NodeTask(Task[Any]):
         def process(**values: Any) -> Values:
             return sources.call(member, self.load(), **values)
 
-        process.__module__ = PACKAGE
+        async def process_awaited(**values: Any) -> Values:
+            return await sources.awaited(member, self.load(), **values)
+
+        made: Callable[..., Any] = process_awaited if self._awaited else process
+        made.__module__ = PACKAGE
         parameters = [inspect.Parameter(name, _ANY_WAY) for name in member.requires]
-        process.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
-        return process
+        made.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        return made
 
 
 def stem(number: int, node: str) -> str:

@@ -28,9 +28,20 @@ def mistakes_in(source: str, member: Member) -> List[str]:
         return [entry]
     if entry is None or entry.decorator_list:
         return []
-    if isinstance(entry, ast.AsyncFunctionDef):
-        return [f"{entry.name}() is async def, which a node cannot be yet; write a plain def"]
+    if isinstance(entry, ast.AsyncFunctionDef) and _yields(entry):
+        return [f"{entry.name}() is async def and yields, which a node cannot yet; write a plain def"]
     return [*_unfit_parameters(entry, member), *_undeclared(entry, member)]
+
+
+def is_awaited(source: str) -> bool:
+    """Whether the entry is written as ``async def``, as far as reading the source shows."""
+    if "async" not in source:
+        return False
+    tree = _parsed(source)
+    if tree is None:
+        return False
+    functions = [each for each in tree.body if isinstance(each, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    return isinstance(_entry(tree, functions), ast.AsyncFunctionDef)
 
 
 def _parsed(source: str) -> Optional[ast.Module]:
@@ -131,6 +142,10 @@ def _undeclared(entry: Function, member: Member) -> List[str]:
     if streams and not yields:
         found.append(f"provides the stream {sorted(streams)[0]!r}, and {entry.name}() yields nothing")
     return list(dict.fromkeys(found))
+
+
+def _yields(entry: Function) -> bool:
+    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in _own(entry))
 
 
 def _own(entry: Function) -> Iterator[ast.AST]:

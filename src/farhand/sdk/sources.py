@@ -18,18 +18,21 @@ Values = Dict[str, Any]
 Function = Callable[..., Any]
 
 
-def load(node: str, module: str) -> Function:
-    """The entry of the node whose source is this module. Raises `CannotLoad`, whatever the source raised."""
+def load(node: str, module: str, *, awaited: bool = False) -> Function:
+    """The entry of the node whose source is this module; only an ``awaited`` one may be ``async def``.
+
+    Raises `CannotLoad`, whatever the source raised.
+    """
     try:
         loaded = importlib.import_module(module)
     except Exception as error:  # a source may raise anything
         raise CannotLoad(f"node {node!r} cannot load: {type(error).__name__}: {error}") from error
     except SystemExit as error:
         raise CannotLoad(f"node {node!r} cannot load: its source ended the process") from error
-    return _entry(node, loaded)
+    return _entry(node, loaded, awaited)
 
 
-def _entry(node: str, module: ModuleType) -> Function:
+def _entry(node: str, module: ModuleType, awaited: bool) -> Function:
     found = getattr(module, ENTRY, None)
     if found is None:
         public = [
@@ -46,9 +49,12 @@ def _entry(node: str, module: ModuleType) -> Function:
         found = public[0]
     if not callable(found):
         raise CannotLoad(f"node {node!r} cannot load: its {ENTRY} is no function")
-    if inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
+    if inspect.isasyncgenfunction(found):
+        raise CannotLoad(f"node {node!r} cannot load: its entry is async def and yields, which it cannot yet")
+    if inspect.iscoroutinefunction(found) and not awaited:
         raise CannotLoad(
-            f"node {node!r} cannot load: its {found.__name__} is async def, which a node cannot be yet"
+            f"node {node!r} cannot load: its entry is async def, and only running the source shows it;"
+            f" write async def {ENTRY}(…) as a statement of its own"
         )
     return found
 
@@ -57,15 +63,25 @@ def call(member: Member, function: Function, *args: Any, **values: Any) -> Value
     """Call the entry of a node with what it requires; its outputs by name. Raises `NotDelivered`."""
     streams = {output.name: output for output in member.provides if output.stream}
     if not inspect.isgeneratorfunction(function):
-        if streams:
-            raise NotDelivered(
-                f"node {member.id!r} did not deliver {next(iter(streams))!r}: it yields nothing"
-            )
+        _check_no_streams(member)
         return member.delivered(function(*args, **values))
     yielded: Dict[str, List[Any]] = {name: [] for name in streams}
     returned = drain(member, function(*args, **values), streams, yielded)
     rest = member._replace(provides=tuple(o for o in member.provides if not o.stream))
     return {**yielded, **rest.delivered(returned)}
+
+
+async def awaited(member: Member, function: Function, **values: Any) -> Values:
+    """The same of an entry that is written as ``async def``, which a decorator may have made a plain one."""
+    _check_no_streams(member)
+    value = function(**values)
+    return member.delivered(await value if inspect.isawaitable(value) else value)
+
+
+def _check_no_streams(member: Member) -> None:
+    for output in member.provides:
+        if output.stream:
+            raise NotDelivered(f"node {member.id!r} did not deliver {output.name!r}: it yields nothing")
 
 
 def drain(member: Member, points: Any, streams: Dict[str, Output], yielded: Dict[str, List[Any]]) -> Any:
