@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -355,3 +356,26 @@ def test_a_file_goes_from_a_node_on_a_worker_to_one_here(here: Deployment) -> No
         outputs=["text"],
     )
     assert run["result"] == {"text": "weights"}, run["message"]
+
+
+def test_a_broken_farhand_that_a_workers_python_has_takes_nothing_from_a_node(
+    here: Deployment, tmp_path: Path
+) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "own")], check=True)
+    (installed,) = (tmp_path / "own").glob("lib/python*/site-packages")
+    (installed / "farhand").mkdir()
+    (installed / "farhand" / "__init__.py").write_text("raise ImportError('the one that is installed')\n")
+    (installed / "only_there.py").write_text("")
+    source = (
+        "import only_there\n"
+        "from farhand import emit, get_logger, load_artifact, save_artifact\n\n"
+        "def process():\n"
+        "    get_logger().info('inside')\n"
+        "    emit(loss=0.5)\n"
+        "    return load_artifact(save_artifact(b'kept', name='k')).read_text()\n"
+    )
+    here.worker("own", "own", options=["--python", str(tmp_path / "own" / "bin" / "python")])
+    run = run_of(here, "shadowed", node("n", source, provides=["x"], device="own"), outputs=["x"])
+    assert run["result"] == {"x": "kept"}, run["message"]
+    assert "inside" in here.log_lines(run["id"])
+    assert [each["name"] for each in here.items(f"/runs/{run['id']}/metrics/summary")] == ["loss"]
