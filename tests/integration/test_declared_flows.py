@@ -223,8 +223,8 @@ def test_a_flow_is_deleted_with_its_runs_and_not_while_one_goes_on_unless_forced
     assert here.client.get("/flows/slow").status_code == 404
     assert not here.items("/runs", flow="slow")
     eventually(lambda: here.get("/workers/server")["holds"] == [], what="its engine is free")
-    (deletion,) = [e for e in here.items("/audit", action="delete_flow") if e["status"] == 202]
-    assert deletion["subject"] == "slow"
+    deletions = here.items("/audit", action="delete_flow")
+    assert [e["subject"] for e in deletions if e["status"] == 202].count("slow") == 1
 
 
 @pytest.mark.parametrize(
