@@ -6,7 +6,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -252,9 +252,24 @@ async def test_a_second_job_under_one_name_is_cancelled(scheduler: Scheduler) ->
     assert scheduler.jobs()["4243"][1] == "CANCELLED"
 
 
-async def test_a_job_that_slurm_has_forgotten_is_none(scheduler: Scheduler) -> None:
-    provisioner = Slurm(slurm(), a_home())
+@pytest.mark.parametrize("accounting", ["", "away", "hang"])
+async def test_a_job_that_slurm_has_forgotten_is_none(scheduler: Scheduler, accounting: str) -> None:
+    """The controller says so; accounting that is off, away or slow takes nothing from that."""
+    scheduler.faults(sacct=accounting)
+    provisioner = Slurm(replace(slurm(), command_timeout_s=IMPATIENT_S), a_home())
     assert await provisioner.status([Asked("hpc-gpu-1", "7")]) == {}
+    await provisioner.close()
+
+
+@pytest.mark.parametrize("command", ["squeue", "scontrol"])
+async def test_a_controller_that_does_not_answer_has_forgotten_nothing(
+    scheduler: Scheduler, command: str
+) -> None:
+    scheduler.faults(**{command: "away"})
+    provisioner = Slurm(slurm(), a_home())
+    with pytest.raises(SchedulerAway, match="Unable to contact slurm controller"):
+        await provisioner.status([Asked("hpc-gpu-1", "7")])
+    await provisioner.close()
 
 
 async def test_a_command_that_answers_nonsense_is_told_so(tmp_path: Path) -> None:

@@ -101,7 +101,10 @@ class Slurm:
         if not parsing.is_unknown(outcome.said):
             raise Failed(parsing.complaint(outcome.said) or "scontrol failed and said nothing")
         words = ["sacct", *where, "-X", "-n", "-P", "-j", number, "--format=JobID,State,ExitCode"]
-        outcome = await self._client.call(words)
+        try:
+            outcome = await self._client.call(words)
+        except Failed:
+            return None  # the controller has spoken; how the job ended is all that is not known
         return parsing.accounted(outcome.out) if outcome.code == 0 else None
 
     async def _with_words(self, seen: Seen) -> Seen:
