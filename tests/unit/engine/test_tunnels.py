@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from anyio import fail_after
 
 from farhand.engine import tunnels as module
 from farhand.engine.tunnels import IDLE_MAX, Tunnels
@@ -105,6 +106,7 @@ async def test_a_connection_is_kept_for_the_same_start_alone_and_not_for_ever(
     for each in pipes:
         tunnels.keep(HOLDING, each)
     assert pipes[-1].closed
-    await asyncio.sleep(0.05)
-    assert all(each.closed for each in pipes)
+    with fail_after(10):
+        while not all(each.closed for each in pipes):
+            await asyncio.sleep(0)
     assert tunnels.idle(HOLDING) is None

@@ -151,7 +151,7 @@ class Attempt:
             return await self._prepare_both()
         try:
             await self._fetch_code()
-        except BaseException:
+        except BaseException:  # a cancellation too: the engine goes back before anything else
             self._host.pool.release(engine, retire=False)
             raise
         return engine
@@ -161,7 +161,7 @@ class Attempt:
         starting = asyncio.ensure_future(self._start_engine())
         try:
             await self._fetch_code()
-        except BaseException:
+        except BaseException:  # a cancellation too: nobody would end the start of the engine
             starting.add_done_callback(self._give_back)
             starting.cancel()
             raise
