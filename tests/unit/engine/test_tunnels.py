@@ -23,6 +23,7 @@ HOLDING: Any = SimpleNamespace(job=SimpleNamespace(id="job"), lease=7)
 class FakePipe:
     def __init__(self) -> None:
         self.closed = False
+        self.over = asyncio.Event()
 
     async def receive(self) -> bytes:
         return b""
@@ -32,6 +33,7 @@ class FakePipe:
 
     def close(self) -> None:
         self.closed = True
+        self.over.set()
 
 
 def a_member(sent: list[Any], tunnels: bool = True) -> Any:
@@ -107,6 +109,6 @@ async def test_a_connection_is_kept_for_the_same_start_alone_and_not_for_ever(
         tunnels.keep(HOLDING, each)
     assert pipes[-1].closed
     with fail_after(10):
-        while not all(each.closed for each in pipes):
-            await asyncio.sleep(0)
+        for each in pipes:
+            await each.over.wait()
     assert tunnels.idle(HOLDING) is None
