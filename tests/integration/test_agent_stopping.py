@@ -230,3 +230,5 @@ async def test_a_worker_that_is_told_to_drain_says_when_it_has_and_stays(
     await server.assign("k")
     await server.ended("k")
     assert len(server.drained) == 1
+    await server.send(Set(parallel=9999))
+    await until(lambda: "--parallel 9999 is above the" in agent.log, "it warns of slots given later, too")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.docs.pages import page
 from tests.integration.agent_server import TOKEN, AgentProcess, FakeServer, until
 
 pytestmark = pytest.mark.anyio
@@ -139,6 +143,36 @@ async def fetched(url: str, host: str | None = None) -> tuple[int, str]:
     return int(response.split(" ")[1]), response.split("\r\n\r\n", 1)[1]
 
 
+async def said_of_health(url: str) -> tuple[int, int]:
+    """The exit codes of the commands of the page on systemd, as they are written there but for the port."""
+    commands = re.findall(r"^    (curl .*?)(?: +#.*)?$", page("howto-systemd.md"), re.MULTILINE)
+    health, status = (line.replace("http://127.0.0.1:8421/", url) for line in commands)
+    codes: list[int] = []
+    for command in (health, status):
+        done = await asyncio.create_subprocess_exec(*shlex.split(command), stdout=asyncio.subprocess.DEVNULL)
+        codes.append(await done.wait())
+    return codes[0], codes[1]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+async def test_the_commands_of_the_page_on_systemd_tell_its_health(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    agent = AgentProcess(server, tmp_path / "state").start()
+    try:
+        await server.attached()
+        url = server.hellos[0].status_url
+        assert url is not None
+        assert await said_of_health(url) == (0, 0)
+        await server.stop_listening()
+        deadline = asyncio.get_running_loop().time() + 10
+        while await said_of_health(url) != (22, 0):
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.05)
+    finally:
+        agent.close()
+
+
 async def test_it_shows_itself_also_while_the_server_is_away(server: FakeServer, tmp_path: Path) -> None:
     agent = AgentProcess(server, tmp_path / "state").start()
     try:
@@ -155,6 +189,7 @@ async def test_it_shows_itself_also_while_the_server_is_away(server: FakeServer,
         assert (status["total"]["failed"], status["flows"][0]["last"]) == (1, "failed")
         assert "no good" in status["flows"][0]["message"]
         assert [job["job"] for job in status["running"]] == ["k"]
+        assert status["trouble"] == ""
         assert (await fetched(url + "healthz"))[0] == 200
         assert (await fetched(url, "evil.example"))[0] == 403
 

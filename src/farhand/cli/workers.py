@@ -69,7 +69,7 @@ def show(client: Client, worker: str, as_json: bool) -> None:
                 f"{held['name']} ({held['run']})" for held in found["holds"] if held["kind"] != SERVICE
             ),
             "keeps": ", ".join(held["name"] for held in found["holds"] if held["kind"] == SERVICE),
-            "has": ", ".join(f"{name} {amount}" for name, amount in inventory.items() if amount is not None),
+            "has": _has(inventory),
             "host": found["host"],
             "address": found["address"],
             "python": found["python"],
@@ -83,6 +83,17 @@ def show(client: Client, worker: str, as_json: bool) -> None:
             "last seen": moment(found["last_seen_at"]),
         }
     )
+
+
+def _has(inventory: dict[str, Any]) -> str:
+    """What a machine has to lend, as far as that is known."""
+    said = [
+        f"{name} {inventory[key]}{unit}"
+        for name, key, unit in (("cpus", "cpus", ""), ("gpus", "gpus", ""), ("ram", "ram_mb", "M"))
+        if inventory.get(key) is not None
+    ]
+    devices = inventory.get("devices") or []
+    return ", ".join(said) + (f" (devices {' '.join(map(str, devices))})" if devices else "")
 
 
 def _state(worker: dict[str, Any]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 
 from farhand_worker.__main__ import main
 from farhand_worker.install import quoted
+from tests.harness.units import read_unit, started, verified
 
 NAME = "mill"
 
@@ -83,13 +83,61 @@ def test_a_worker_of_a_checkout_is_started_in_it_again(home: Path) -> None:
     assert " --parallel 7 " in start  # the file of settings is that of the checkout
 
 
+ODD = "a b 50% $HOME"
+"""A directory's name with all that a unit gives a meaning of its own, and that systemd still starts from."""
+
+
+def installed_oddly(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A unit of a user whose home, program and data all lie below directories of such a name."""
+    odd = home / ODD
+    odd.mkdir()
+    program = odd / "python"
+    program.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(program))
+    monkeypatch.setenv("XDG_STATE_HOME", str(odd / "state"))
+    return installed(home, "--shared-path", '/srv/a "b" \\ $c %d')[0]
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-def test_systemd_finds_no_fault_with_the_unit(home: Path) -> None:
-    unit, _ = installed(home, "--shared-path", '/srv/a "b" $c %d')
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
-    )
-    assert [line for line in done.stderr.splitlines() if unit.name in line] == []
+def test_systemd_finds_no_fault_with_the_unit(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = installed_oddly(home, monkeypatch)
+    done = verified(unit, home)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_unit_says_to_systemd_what_was_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = read_unit(installed_oddly(home, monkeypatch).read_text())
+    assert {name: sorted(keys) for name, keys in unit.items()} == {
+        "Unit": ["Description"],
+        "Service": [
+            "Environment",
+            "ExecStart",
+            "ExecStop",
+            "KillMode",
+            "Restart",
+            "RestartPreventExitStatus",
+            "RestartSec",
+            "TimeoutStopSec",
+        ],
+        "Install": ["WantedBy"],
+    }
+    words = started(unit["Service"]["ExecStart"])
+    assert words[:3] == [f"{home / ODD / 'python'}", "-m", "farhand_worker"]
+    assert words[words.index("--shared-path") + 1] == '/srv/a "b" \\ $c %d'
+    assert words[words.index("--state-dir") + 1] == f"{home / ODD}/state/farhand-worker/mill"
+
+
+@pytest.mark.parametrize("sign", ['"', "'", "\\"])
+def test_a_program_that_systemd_would_not_start_is_2(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sign: str
+) -> None:
+    odd = home / f"a{sign}b"
+    odd.mkdir()
+    (odd / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(odd / "python"))
+    assert main(["install", "--user", "--url", "https://f.example", "--name", NAME]) == 2
+    assert "has a quote or a backslash in its path, so systemd would not start it" in caplog.messages[-1]
+    assert not (home / "config/systemd").exists()
 
 
 def test_without_user_it_says_what_to_give(home: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -160,7 +160,7 @@ class Holdings:
             if key not in self._outbox:
                 continue
             if line.get("fenced"):
-                self._fence(key, "the server has given it to another")
+                self._fence(key, "its lease is over")
                 continue
             self._outbox[key].rewind({str(k): int(v) for k, v in line["recorded"].items()})
             self._let_go_if_settled(key)

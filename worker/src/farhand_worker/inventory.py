@@ -72,7 +72,7 @@ def detect(around: Surroundings, flags: Said = NOTHING, settings: Said = NOTHING
 def here() -> Surroundings:
     """This machine."""
     devices = tuple(sorted(os.listdir("/dev"))) if os.path.isdir("/dev") else ()
-    return Surroundings(dict(os.environ), _text, devices, _cores(), os.path.isdir("/proc/self"))
+    return Surroundings(dict(os.environ), _text, devices, cores_here(), os.path.isdir("/proc/self"))
 
 
 def _first(candidates: Iterator[_Candidate]) -> Tuple[Optional[int], str]:
@@ -175,7 +175,7 @@ def _memory_total(meminfo: Optional[str]) -> Optional[int]:
     return None
 
 
-def _cores() -> Optional[int]:
+def cores_here() -> Optional[int]:
     """The cores this process may use, which is also what a cpuset leaves of them."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count()

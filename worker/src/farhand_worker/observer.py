@@ -64,7 +64,7 @@ class Observer:
             answered_at=attendance.answered_at,
             silent_s=lease_now() - attendance.heard_at,
             heartbeat_s=holdings.times.heartbeat_s,
-            trouble=attendance.trouble,
+            trouble="" if attendance.attached else attendance.trouble,
             draining=attendance.draining or self._orders.draining,
             code=self._surroundings.code,
             started_at=self._started_at,

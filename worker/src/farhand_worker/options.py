@@ -70,7 +70,7 @@ def options(values: Values, code: str = "") -> Options:
     python = interpreter(values["python"])
     around = here()
     found = detect(around, _said(values.by_flag), _said(values.otherwise))
-    _warn_of_crowding(values["parallel"], around.cores)
+    warn_of_crowding(values["parallel"], around.cores)
     address, artifacts, cwd = _address(values), _artifacts(values), _directory(values["cwd"])
     trusted = credential(values, address, code)
     beside_server = values["orphan_s"] is not None
@@ -157,6 +157,7 @@ def _checkout(text: Optional[str]) -> Optional[Path]:
     return path
 
 
-def _warn_of_crowding(parallel: int, cores: Optional[int]) -> None:
+def warn_of_crowding(parallel: int, cores: Optional[int]) -> None:
+    """Say in the log that there are more slots than cores."""
     if cores is not None and parallel > cores:
         _log.warning("--parallel %d is above the %d cores here; the jobs will share them", parallel, cores)

@@ -7,7 +7,10 @@ from typing import Any, Callable, Dict
 
 from .engines import Pool
 from .holdings import Holdings
+from .inventory import cores_here
+from .options import warn_of_crowding
 from .protocol import Drained, Probe, Set
+from .status import counted
 
 _log = logging.getLogger("farhand.worker")
 
@@ -45,7 +48,8 @@ class Orders:
         if order.parallel is not None:
             self.parallel = order.parallel
             self._pool.idle_max = max(1, order.parallel)
-            _log.info("has %d slots from now on", order.parallel)
+            _log.info("has %s from now on", counted(order.parallel, "slot"))
+            warn_of_crowding(order.parallel, cores_here())
         if order.draining is not None and order.draining != self.draining:
             self.draining, self._said = order.draining, False
             _log.info("told to take %s", "nothing new" if order.draining else "work again")
