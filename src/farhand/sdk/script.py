@@ -160,13 +160,20 @@ def _complete(run: Run, value: Any) -> None:
     )
 
 
+def _said(error: BaseException) -> str:
+    """The message of a run that this error has ended; Ctrl-C has no text, nor what a loop makes of it."""
+    if is_interruption(error) and not str(error):
+        return "the script was interrupted"
+    return encoding.summary_of(error)
+
+
 def _fail(run: Run, error: BaseException) -> None:
     interrupted = is_interruption(error)
     body: Dict[str, Any] = {
         "state": "cancelled" if interrupted else "failed",
         "at": time.time(),
         "reason": "interrupted" if interrupted else telling.reason_of(error),
-        "message": encoding.summary_of(error),
+        "message": _said(error),
         "error": encoding.encode_error(error),
     }
     _ended(run, telling.failure_of(error, body["state"], body["reason"]))

@@ -29,6 +29,12 @@ class Place:
         clear(directory, start)
         self.fd, self._path = begun(os.path.join(directory, start))
         self._open = True
+        self._writer = os.getpid()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process began it: a fork has it too, and neither publishes nor removes it."""
+        return self._writer == os.getpid()
 
     def publish(self) -> None:
         """Put it where it belongs. What it holds is on disk first."""
@@ -38,11 +44,22 @@ class Place:
         _sync(os.path.dirname(self._wanted))
 
     def discard(self) -> None:
-        """It is not wanted."""
-        if self._open:
+        """It is not wanted, or not ours: what a fork has buffered must then not reach the file either."""
+        if not self.ours:
+            _drown(self.fd)
+        elif self._open:
             self._open = False
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._path)
+
+
+def _drown(fd: int) -> None:
+    """Have what is still written to this descriptor go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.dup2(nowhere, fd, inheritable=False)
+    finally:
+        os.close(nowhere)
 
 
 def begun(start: str) -> Tuple[int, str]:
@@ -119,8 +136,9 @@ class _Whole:
         if self.closed:
             return
         try:
-            self.flush()
-            self.place.publish()
+            if self.place.ours:
+                self.flush()
+                self.place.publish()
         finally:
             self._drop()
 

@@ -244,6 +244,7 @@ def test_ctrl_c_ends_a_script_with_one_sentence_and_its_run_is_cancelled(home: P
     assert name is not None
     assert said == f"farhand: interrupted; run {path.stem} of {name[0]} is recorded as cancelled\n"
     assert (kind, body["state"], body["reason"]) == ("result", "cancelled", "interrupted")
+    assert body["message"] == "the script was interrupted"
 
 
 def test_a_script_may_see_to_ctrl_c_itself(home: Path) -> None:

@@ -93,6 +93,22 @@ def test_a_killed_writer_leaves_nothing_that_the_next_one_does_not_remove(tmp_pa
     assert listed(tmp_path) == ["result"]
 
 
+@pytest.mark.parametrize("mode", ["w", "wb"])
+@pytest.mark.parametrize("end", ["raise SystemExit(0)", "file.close(); os._exit(0)"])
+def test_a_forked_process_leaves_it_to_the_one_that_opened_it(tmp_path: Path, mode: str, end: str) -> None:
+    script = f"""
+import os
+from farhand import LocalTarget
+with LocalTarget({str(tmp_path / "a")!r}).open({mode!r}) as file:
+    file.write({"once" if mode == "w" else b"once"!r})
+    if os.fork() == 0:
+        {end}
+    assert os.wait()[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a", b"once")]
+
+
 def test_many_writers_at_once_leave_one_whole_file(tmp_path: Path) -> None:
     target, texts = LocalTarget(tmp_path / "one"), [str(number) * 50_000 for number in range(8)]
 
