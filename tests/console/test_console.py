@@ -38,6 +38,20 @@ def test_a_new_run_appears_in_the_list_by_itself(console: Served, open_page: Ope
     assert page.locator("tbody tr").count() == 2
 
 
+def test_the_last_of_a_burst_of_news_shows_in_a_list_that_is_asked_for_seldom(
+    console: Served, open_page: OpenPage
+) -> None:
+    page = open_page(console.link())
+    with page.expect_response("**/fragments/workers"):  # once, when its stream opens
+        page.goto(f"{console.url}/workers")
+    news = "htmx.trigger('[data-live]', 'sse:run')"
+    with page.expect_response("**/fragments/workers"):
+        page.evaluate(news)
+    console.services.workers.items = [Worker("newcomer", "online", (), 2, "i", "vm", "3.12.1", "0.1.0")]
+    page.evaluate(news)
+    page.wait_for_selector("text=newcomer")
+
+
 def test_a_run_is_watched_until_it_ends(console: Served, open_page: OpenPage) -> None:
     services = console.services
     running_run(services)

@@ -79,6 +79,21 @@ on("htmx:sseOpen", () => {
 });
 on("htmx:sseError", () => linked(false));
 
+// A throttle drops what comes within its time; the last of a burst is made up for once that is over.
+const MADE_UP_MS = 2100;
+
+document.body.addEventListener("sse:run", (event) => {
+  const live = event.target;
+  if (!live.matches("[data-live]")) return;
+  live.missed = true; // until a request begins, also one of this very event: it is heard here first
+  live.madeUp ??= setTimeout(() => {
+    live.madeUp = null;
+    if (live.missed && live.isConnected) htmx.trigger(live, "refresh");
+  }, MADE_UP_MS);
+}, true);
+
+on("htmx:beforeRequest", (event) => { event.detail.elt.missed = false; });
+
 // The cursor of the log is the number of the last line that is there.
 on("htmx:configRequest", (event) => {
   const log = event.detail.elt;
