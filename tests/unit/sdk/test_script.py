@@ -197,7 +197,9 @@ def test_a_killed_script_leaves_its_lock_free_and_a_running_one_holds_it(home: P
     program = (
         "import os, sys, time\nfrom farhand import flow\n"
         "@flow\ndef main():\n"
-        "    if os.fork() == 0:\n        time.sleep(60)\n"
+        "    read, write = os.pipe()\n"
+        "    if os.fork() == 0:\n        os.write(write, b'.')\n        time.sleep(60)\n"
+        "    os.read(read, 1)\n"  # the child has let go of what it inherited
         "    print('up', flush=True)\n    time.sleep(60)\nmain()\n"
     )
     script = subprocess.Popen(
