@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from farhand_worker.multiplex import CHUNK_BYTES, Broken, Multiplex, Stream, join
+from farhand_worker.racing import until_one_ends
 
 from ..engine.service import Service
 from .config import Settings
@@ -152,13 +153,9 @@ class Carrier(Service):
         except OSError:
             writer.close()
             return
-        ways = [asyncio.create_task(_copy(reader, inner[1])), asyncio.create_task(_copy(inner[0], writer))]
         try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+            await until_one_ends(_copy(reader, inner[1]), _copy(inner[0], writer))
         finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
             for end in (writer, inner[1]):
                 end.close()
 

@@ -5,12 +5,13 @@ What is sent and what is received is HTTP/1.1 (RFC 9112), spoken by h11.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import h11
 from starlette.types import Message, Receive, Send
+
+from farhand_worker.racing import until_one_ends
 
 from ..engine.tunnels import Pipe
 from .forwarding import Headers
@@ -44,18 +45,11 @@ class Exchange:
         try:
             request = h11.Request(method=method, target=target, headers=headers)
             await self._pipe.send(self._http.send(request) or b"")
-            asking = asyncio.ensure_future(self._ask())
-            answering = asyncio.ensure_future(self._answer())
-            try:
-                await asyncio.wait({asking, answering}, return_when=asyncio.FIRST_COMPLETED)
-                if not answering.done():
-                    asking.result()  # raises what broke; it ends by itself only when the visitor has gone
-                    raise Gone
-                answering.result()
-            finally:
-                for part in (asking, answering):
-                    part.cancel()
-                await asyncio.gather(asking, answering, return_exceptions=True)
+            asking, answering = await until_one_ends(self._ask(), self._answer())
+            if answering.cancelled():
+                asking.result()  # raises what broke; it ends by itself only when the visitor has gone
+                raise Gone
+            answering.result()
         except (ConnectionError, h11.ProtocolError) as error:
             raise (Gone if self._answering else NoAnswer)(str(error)) from error
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE

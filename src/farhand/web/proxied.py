@@ -17,6 +17,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
+from farhand_worker.racing import until_one_ends
+
 from ..engine.fleet import Holding
 from ..engine.hosting import ServiceStatus
 from ..engine.roles import Identity, check
@@ -83,14 +85,8 @@ async def _serve(scope: Scope, receive: Receive, send: Send, address: Address) -
 
 async def _unless(revoked: asyncio.Event, work: Coroutine[Any, Any, Response | None]) -> Response | None:
     """What the work gives; it is broken off when the token that it was begun with is revoked."""
-    working, ending = asyncio.ensure_future(work), asyncio.ensure_future(revoked.wait())
-    try:
-        await asyncio.wait((working, ending), return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        working.cancel()
-        ending.cancel()
-        await asyncio.gather(working, ending, return_exceptions=True)
+    working, _ = await until_one_ends(work, revoked.wait())
+    return None if working.cancelled() else working.result()
 
 
 async def _converse(

@@ -16,6 +16,8 @@ from websockets.protocol import OPEN
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from farhand_worker.racing import until_one_ends
+
 from ..engine.tunnels import Pipe
 from .forwarding import Visit, to_service
 from .problems import problem
@@ -50,13 +52,7 @@ class _Both:
             return
         chosen = self._service.subprotocol
         await self._visitor.accept(None if chosen is None else str(chosen))
-        ways = [asyncio.ensure_future(way()) for way in (self._there, self._back)]
-        try:
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for way in ways:
-                way.cancel()
-            await asyncio.gather(*ways, return_exceptions=True)
+        await until_one_ends(self._there(), self._back())
 
     async def _shake_hands(self, target: bytes, visit: Visit) -> Response | None:
         request = self._service.connect()

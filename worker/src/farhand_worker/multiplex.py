@@ -15,6 +15,8 @@ import struct
 from collections import deque
 from typing import Awaitable, Callable, Deque, Dict, Optional
 
+from .racing import until_one_ends
+
 HELLO, OPEN, DATA, END, CREDIT = range(5)
 MARK = b"farhand-relay 1\n"
 FRAME_BYTES_MAX = 64 * 1024
@@ -204,13 +206,9 @@ async def join(stream: Stream, reader: asyncio.StreamReader, writer: asyncio.Str
             writer.write(data)
             await writer.drain()
 
-    ways = [asyncio.ensure_future(out()), asyncio.ensure_future(back())]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await until_one_ends(out(), back())
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
         with contextlib.suppress(Broken):
             await stream.end()
         writer.close()

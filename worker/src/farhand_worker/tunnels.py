@@ -17,6 +17,7 @@ from websockets.exceptions import ConnectionClosed
 
 from .dial import DialRefused, NotConnected
 from .protocol import TUNNEL_BYTES, NoTunnel, Tunnel
+from .racing import until_one_ends
 
 CONNECT_S = 5.0
 TUNNELS_MAX = 200
@@ -87,12 +88,8 @@ async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link:
             writer.write(data if isinstance(data, bytes) else data.encode())
             await writer.drain()
 
-    ways = [asyncio.ensure_future(there()), asyncio.ensure_future(back())]
     try:
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        await until_one_ends(there(), back())
     finally:
-        for way in ways:
-            way.cancel()
-        await asyncio.gather(*ways, return_exceptions=True)
         with contextlib.suppress(ConnectionClosed, OSError):
             await link.close()
