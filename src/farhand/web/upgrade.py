@@ -12,7 +12,7 @@ from websockets.datastructures import Headers as Fields
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
-from websockets.protocol import OPEN
+from websockets.protocol import CONNECTING, OPEN
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
@@ -63,7 +63,7 @@ class _Both:
         self._service.send_request(Request(target.decode("latin-1"), fields))
         try:
             await self._flush()
-            while self._service.state is not OPEN and self._service.handshake_exc is None:
+            while self._service.state is CONNECTING and self._service.handshake_exc is None:
                 await self._arrive()
             if self._service.handshake_exc is not None:
                 raise self._service.handshake_exc
@@ -97,11 +97,10 @@ class _Both:
     async def _back(self) -> None:
         """From the service to the visitor."""
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):
+            await self._pass_on_all()  # what came together with the answer to the handshake
             while self._service.state is OPEN:
                 await self._arrive()
-                for event in self._service.events_received():
-                    if isinstance(event, Frame):
-                        await self._pass_on(event)
+                await self._pass_on_all()
             said = self._service.close_rcvd
             if said is None:
                 await self._visitor.close(_GONE, "the service has ended the connection")
@@ -116,6 +115,11 @@ class _Both:
             self._service.receive_eof()
         with contextlib.suppress(ConnectionError):
             await self._flush()  # pongs, and the answer to a close
+
+    async def _pass_on_all(self) -> None:
+        for event in self._service.events_received():
+            if isinstance(event, Frame):
+                await self._pass_on(event)
 
     async def _pass_on(self, frame: Frame) -> None:
         if frame.opcode not in _DATA:
