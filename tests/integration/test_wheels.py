@@ -66,7 +66,7 @@ def test_the_server_s_wheel_carries_every_file_of_the_package(server_wheel: set[
 def test_the_worker_s_wheel_is_only_the_worker(worker_wheel: set[str]) -> None:
     tops = {name.split("/")[0] for name in worker_wheel}
     assert tops == {"farhand_worker", f"farhand_worker-{farhand_worker.__version__}.dist-info"}
-    assert "farhand_worker/protocol.py" in worker_wheel
+    assert "farhand_worker/protocol/__init__.py" in worker_wheel
 
 
 def test_both_wheels_carry_their_licence(server_wheel: set[str], worker_wheel: set[str]) -> None:

@@ -20,7 +20,7 @@ def test_it_holds_the_worker_and_its_one_package_as_sources_with_the_licence() -
     assert {
         "__main__.py",
         "farhand_worker/agent.py",
-        "farhand_worker/protocol.py",
+        "farhand_worker/protocol/__init__.py",
         "farhand_worker/warden.py",
         "websockets/asyncio/client.py",
     } <= set(names)

@@ -42,10 +42,10 @@ def test_it_holds_the_sdk_and_the_protocol_and_nothing_of_the_server() -> None:
         "farhand_worker/distributions.py",
         "farhand_worker/manifest.py",
         "farhand_worker/masking.py",
-        "farhand_worker/protocol.py",
+        "farhand_worker/protocol/__init__.py",
     } <= set(names)
     others = {name for name in names if not name.startswith("farhand/sdk/")}
-    assert len(others) == 8
+    assert len(others) == 13
     assert all(name.endswith(".py") for name in names)
 
 

@@ -1,0 +1,73 @@
+"""Frames: which messages there are, and each as the text of one frame and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import Any, Callable, Dict, List, Type
+
+from . import to_server, to_worker
+from .limits import ProtocolViolation
+
+MESSAGES: Dict[str, Type[Any]] = {
+    cls.type: cls
+    for cls in (
+        to_server.Hello,
+        to_server.Heartbeat,
+        to_server.Accepted,
+        to_server.Event,
+        to_server.Request,
+        to_server.Drained,
+        to_server.Bye,
+        to_server.Changed,
+        to_worker.Compare,
+        to_worker.Welcome,
+        to_worker.Refused,
+        to_worker.Assign,
+        to_worker.Cancel,
+        to_worker.Ack,
+        to_worker.Reply,
+        to_worker.Outcome,
+        to_worker.Proceed,
+        to_worker.Fenced,
+        to_worker.Set,
+        to_worker.Probe,
+        to_worker.Tunnel,
+        to_server.NoTunnel,
+    )
+}
+
+
+dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
+"""Compact JSON text, ASCII only, so that lone surrogates survive as escapes."""
+
+
+def encode(message: Any) -> str:
+    """One message as the text of one frame."""
+    body = {name: getattr(message, name) for name in _FIELDS[message.type]}
+    body["type"] = message.type
+    return dumps(body)
+
+
+def encode_events(job: str, lease: int, source: str, first: int, lines: List[str]) -> str:
+    """An `Event` frame out of spool lines, which are JSON texts already and are not parsed again."""
+    head = dumps({"type": to_server.Event.type, "job": job, "lease": lease, "source": source, "first": first})
+    return head[:-1] + ',"events":[' + ",".join(lines) + "]}"
+
+
+def decode(text: str) -> Any:
+    """The message in a frame. Raises `ProtocolViolation` when it is none of ours."""
+    try:
+        body = json.loads(text)
+        cls = MESSAGES[body["type"]]
+        return cls(**{name: body[name] for name in _FIELDS[cls.type] if name in body})
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ProtocolViolation(f"not a message of this protocol: {text[:80]!r} ({error})") from error
+
+
+def as_dict(record: Any) -> Dict[str, Any]:
+    """The fields of a `Held`, `Resume`, `Times` or event body, ready for JSON."""
+    return asdict(record)
+
+
+_FIELDS: Dict[str, List[str]] = {name: [f.name for f in fields(cls)] for name, cls in MESSAGES.items()}
