@@ -77,7 +77,8 @@ class Refusal:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A worker as placement sees it. ``in_use`` is taken or promised; ``blocked`` the depths of what is;
-    ``against`` what the code of the job in question says against it (see `farhand.suitability`)."""
+    ``services`` are kept there, each with what it takes of that until it is stopped; ``against`` is what the
+    code of the job in question says against it (see `farhand.suitability`)."""
 
     name: str
     labels: frozenset[str]
@@ -87,6 +88,7 @@ class Candidate:
     draining: bool = False
     blocked: tuple[int, ...] = ()
     reserved: Reservation | None = None
+    services: tuple[tuple[str, Amounts], ...] = ()
     against: Refusal | None = None
 
     @property
@@ -206,13 +208,23 @@ def is_related(wanted: Wanted, worker: str) -> bool:
 
 
 def _full(candidate: Candidate, short: tuple[Lack, ...]) -> Refusal:
-    first = short[0]
+    """What is short now; what services keep is told first, since they do not end by themselves as runs do."""
+    kept = {lack.name: _kept_by_services(candidate, lack) for lack in short}
+    first = max(short, key=lambda lack: kept[lack.name] != "")
     if first.name == "slots":
         message = f"has {first.total - first.free} of {first.total} slots taken"
         return Refusal(candidate.name, "no_slot", message, False, _numbers(short))
-    unit = _UNITS[first.name]
-    message = f"has {max(0, first.free)} of {first.total} {unit} free, it asks for {first.needed}"
+    free = f"has {max(0, first.free)} of {first.total} {_UNITS[first.name]} free{kept[first.name]}"
+    message = f"{free}, it asks for {first.needed}"
     return Refusal(candidate.name, f"no_{first.name}", message, False, _numbers(short))
+
+
+def _kept_by_services(candidate: Candidate, lack: Lack) -> str:
+    found = [(name, amount) for name, of in candidate.services if (amount := getattr(of, lack.name))]
+    names, amount = ", ".join(name for name, _ in found[:_LISTED]), sum(amount for _, amount in found)
+    if len(found) > 1:
+        return f" (the services {names} keep {amount} until they are stopped)"
+    return f" (the service {names} keeps {amount} until it is stopped)" if found else ""
 
 
 def _held_by_ancestors(wanted: Wanted, candidate: Candidate, needed: Amounts) -> Refusal | None:

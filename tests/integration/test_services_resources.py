@@ -69,7 +69,9 @@ def test_a_stopped_service_leaves_its_card_to_the_job_that_waits_for_it(
     pid = kept.pid("model")
     assert psutil.Process(pid).environ()["CUDA_VISIBLE_DEVICES"] == CARD
     run = deployment.start_run("on_the_card")
-    eventually(lambda: "0 of 1 gpus free" in deployment.run(run)["message"], 20, "it says what it waits for")
+    said = "box has 0 of 1 gpus free (the service model keeps 1 until it is stopped)"
+    eventually(lambda: said in deployment.run(run)["message"], 20, "it says what it waits for")
+    assert said in deployment.get(f"/runs/{run}/why")["message"]
     deployment.post("/services/model/stop")
     assert deployment.wait_for_run(run, "completed")["result"] == CARD
     assert not alive(pid)

@@ -226,6 +226,35 @@ def test_what_is_short_is_told_with_what_is_free() -> None:
 
 
 @pytest.mark.parametrize(
+    ("services", "code", "message"),
+    [
+        (
+            [("llm", Amounts(gpus=1, ram_mb=600))],
+            "no_gpus",
+            "has 0 of 2 gpus free (the service llm keeps 1 until it is stopped), it asks for 1",
+        ),
+        (
+            [("llm", Amounts(gpus=1)), ("cache", Amounts(ram_mb=9)), ("tiny", Amounts(gpus=1))],
+            "no_gpus",
+            "has 0 of 2 gpus free (the services llm, tiny keep 2 until they are stopped), it asks for 1",
+        ),
+        (
+            [("db", Amounts(ram_mb=800))],
+            "no_ram_mb",
+            "has 100 of 1000 MB of ram free (the service db keeps 800 until it is stopped), it asks for 500",
+        ),
+        ([("small", Amounts(cpus=1))], "no_slot", "has 4 of 4 slots taken"),
+    ],
+)
+def test_the_services_that_keep_what_is_short_are_named_before_all_else(
+    services: list[tuple[str, Amounts]], code: str, message: str
+) -> None:
+    full = sized("a", used=Amounts(slots=4, gpus=2, ram_mb=900))
+    (refusal,) = place(Ask(gpus=1, ram_mb=500), [replace(full, services=tuple(services))]).refusals
+    assert (refusal.code, refusal.message) == (code, message)
+
+
+@pytest.mark.parametrize(
     ("candidates", "chosen", "fell_back"),
     [
         pytest.param([sized("server", gpus=0)], "server", True, id="no worker has one"),

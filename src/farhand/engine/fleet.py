@@ -15,9 +15,9 @@ from typing import Any, Protocol
 
 from farhand_worker import protocol
 
-from ..model import Ask, Job
+from ..model import SERVICE, Ask, Job
 from ..placement import Candidate, Kin, Reservation, refuse_ever
-from ..resources import Capacity, Lease, held_by, taken
+from ..resources import Amounts, Capacity, Lease, held_by, taken
 
 AWAITED = "awaited"
 ONLINE = "online"
@@ -165,8 +165,14 @@ class Member:
                 self.draining,
                 tuple(lease.depth for lease in leases if lease.blocked),
                 self._reserved,
+                self._kept(capacity),
             )
         return self._candidate
+
+    def _kept(self, capacity: Capacity) -> tuple[tuple[str, Amounts], ...]:
+        """The services that run here, with what each takes."""
+        jobs = [each.job for each in self.holdings.values() if each.job.kind == SERVICE]
+        return tuple((job.name, held_by(lease_of(job), capacity)) for job in jobs)
 
     @property
     def reserved(self) -> Reservation | None:
