@@ -164,6 +164,12 @@ SETTINGS: tuple[Setting, ...] = (
         _some_seconds,
         "How long after an import that failed it is tried again there, doubling up to twenty times that.",
     ),
+    Setting(
+        "service_answer_s",
+        300.0,
+        seconds,
+        "How long a service that is used through the server may take to begin an answer; 0 is for ever.",
+    ),
     Setting("lost_s", _TIMES.lost_s, seconds, "How long a closed socket is taken for a blip."),
     Setting("engine_memory", "2G", _size, "An engine that is larger than this after a job is not kept."),
     Setting("spool_limit", "256M", _size, "How much of a job's output may wait to be recorded."),
@@ -193,6 +199,7 @@ class Config:
     import_timeout_s: float
     import_again_s: float
     reserve_after_s: float
+    service_answer_s: float
     engine_memory: int
     spool_limit: int
     log_format: str

@@ -218,6 +218,7 @@ class Server:
             secure=certificate is not None,
             url=public_url(config, port, certificate),
             pin=certificate.pin if certificate else "",
+            service_answer_s=config.service_answer_s,
         )
 
     def _behind_relays(self, settings: WebSettings, certificate: Certificate | None, store: str) -> Home:

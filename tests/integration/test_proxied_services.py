@@ -34,7 +34,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     kept.add("web", program="pages.py", device="near", health="/health")
     kept.add("talk", "websockets", program="pages.py", device="near", health=None)
     kept.add("other", program="pages.py", device="near", health="/health")
-    with deployed(kept.directory, project=kept.project, parallel=1) as deployment:
+    settings = {"FARHAND_SERVICE_ANSWER_S": "5"}
+    with deployed(kept.directory, project=kept.project, parallel=1, settings=settings) as deployment:
         kept.deployment = deployment
         deployment.worker("box", "near", parallel=1)
         for name in ("web", "talk", "other"):
@@ -136,6 +137,12 @@ def test_events_come_one_by_one(http: httpx2.Client, tmp_path: Path) -> None:
         gate.touch()
         assert next(lines) == "data: second"
     assert answer.headers["content-type"] == "text/event-stream"
+
+
+def test_a_service_that_never_begins_its_answer_is_a_timeout_with_a_code(http: httpx2.Client) -> None:
+    answer = http.get("/silent")
+    assert (answer.status_code, answer.json()["code"]) == (504, "service_timeout")
+    assert "did not begin its answer within 5 s" in answer.json()["detail"]
 
 
 def test_a_service_that_breaks_off_breaks_off_at_the_visitor_too(http: httpx2.Client) -> None:

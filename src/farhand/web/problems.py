@@ -34,6 +34,12 @@ def of_error(error: FarhandError) -> Response:
     return problem(error.status, error.code, str(error), headers, **_more(error))
 
 
+def too_late(service: str, answer_s: float) -> Response:
+    """The problem of a service that did not begin its answer in time."""
+    detail = f"the service {service!r} did not begin its answer within {answer_s:g} s (service_answer_s)"
+    return problem(504, "service_timeout", detail)
+
+
 def _more(error: FarhandError) -> dict[str, Any]:
     """What a problem says beyond its sentence: the field at fault, as every 422 does, or details."""
     field = error.details.get("field")

@@ -27,9 +27,9 @@ from ..engine.tunnels import Pipe, unreachable
 from ..errors import FarhandError, Forbidden, Unauthorized
 from . import upgrade
 from .access import Sessions, identify
-from .exchange import Exchange, Gone, NoAnswer
+from .exchange import Exchange, Gone, NoAnswer, TooLate
 from .forwarding import Headers, Visit, is_chunked, preflight, to_service, to_visitor
-from .problems import of_error, problem
+from .problems import of_error, problem, too_late
 from .settings import WebSettings
 from .tickets import Address, address_of, bought
 
@@ -91,10 +91,15 @@ async def _unless(revoked: asyncio.Event, work: Coroutine[Any, Any, Response | N
 
 async def _converse(
     services: Services, scope: Scope, receive: Receive, send: Send, address: Address, visit: Visit
-) -> None:
+) -> Response | None:
     """A websocket."""
     pipe, _, _ = await _dialled(services, address.service, fresh=True)
-    await upgrade.carry(pipe, WebSocket(scope, receive, send), _target(scope, address), visit)
+    answer_s = scope["app"].state.settings.service_answer_s
+    websocket = WebSocket(scope, receive, send)
+    try:
+        return await upgrade.carry(pipe, websocket, _target(scope, address), visit, answer_s)
+    except TimeoutError:
+        return too_late(address.service, answer_s)
 
 
 async def _visitor(connection: HTTPConnection, address: Address) -> tuple[Identity, bool]:
@@ -156,16 +161,18 @@ async def _exchange(
     services: Services, scope: Scope, receive: Receive, send: Send, address: Address, visit: Visit
 ) -> Response | None:
     """One request. A connection that was kept may have been ended meanwhile: then it is asked anew, once."""
-    fresh = False
+    fresh, answer_s = False, scope["app"].state.settings.service_answer_s
     while True:
         pipe, holding, used = await _dialled(services, address.service, fresh)
-        exchange = Exchange(pipe, receive, send, lambda given: to_visitor(given, visit))
+        exchange = Exchange(pipe, receive, send, lambda given: to_visitor(given, visit), answer_s)
         reusable = False
         try:
             reusable = await exchange.run(scope["method"], _target(scope, address), _asking(scope, visit))
             return None
         except Gone:
             return None
+        except TooLate:
+            return too_late(address.service, answer_s)
         except NoAnswer as error:
             if not used or exchange.asked:
                 return problem(502, "service_broke_off", f"the service {address.service!r}: {error}")

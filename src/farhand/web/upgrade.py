@@ -27,10 +27,21 @@ _ORDERLY, _NO_CODE, _ABNORMAL, _GONE = 1000, 1005, 1006, 1011
 """Codes of closes: RFC 6455, section 7.4.1; the two in the middle are never sent."""
 
 
-async def carry(pipe: Pipe, websocket: WebSocket, target: bytes, visit: Visit) -> None:
-    """Open the same websocket at the service, and carry messages both ways until either end closes."""
+async def carry(
+    pipe: Pipe, websocket: WebSocket, target: bytes, visit: Visit, answer_s: float = 0.0
+) -> Response | None:
+    """Open the same websocket at the service, and carry messages both ways until either end closes.
+
+    Returns what refuses it, if something does. Raises TimeoutError when the service does not answer the
+    handshake within ``answer_s`` seconds; 0 waits for ever.
+    """
+    both = _Both(pipe, websocket)
     try:
-        await _Both(pipe, websocket).run(target, visit)
+        async with asyncio.timeout(answer_s or None):
+            refusal = await both.shake_hands(target, visit)
+        if refusal is None:
+            await both.converse()
+        return refusal
     finally:
         pipe.close()
 
@@ -45,16 +56,14 @@ class _Both:
         self._is_text = False
         self._sending = asyncio.Lock()
 
-    async def run(self, target: bytes, visit: Visit) -> None:
-        refusal = await self._shake_hands(target, visit)
-        if refusal is not None:
-            await self._visitor.send_denial_response(refusal)
-            return
+    async def converse(self) -> None:
+        """Take the visitor's side up, and carry what either says."""
         chosen = self._service.subprotocol
         await self._visitor.accept(None if chosen is None else str(chosen))
         await until_one_ends(self._there(), self._back())
 
-    async def _shake_hands(self, target: bytes, visit: Visit) -> Response | None:
+    async def shake_hands(self, target: bytes, visit: Visit) -> Response | None:
+        """Open the service's side; or what refuses it."""
         request = self._service.connect()
         fields = Fields([(k, v) for k, v in request.headers.raw_items() if k.lower() != "host"])
         for name, value in to_service(self._visitor.scope["headers"], visit):

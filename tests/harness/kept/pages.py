@@ -49,7 +49,12 @@ class Handler(BaseHTTPRequestHandler):
         """What the path says."""
         known = {"/stream": self._stream, "/bytes": self._bytes, "/broken": self._broken}
         known |= {"/away": self._away, "/cookie": self._cookie, "/memory": self._memory}
-        known |= {"/": self._page, "/script.js": self._script, "/health": self._memory}
+        known |= {
+            "/silent": Server.waiting.wait,
+            "/": self._page,
+            "/script.js": self._script,
+            "/health": self._memory,
+        }
         known.get(self.path.partition("?")[0], self._echo)()
 
     def do_HEAD(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from starlette.websockets import WebSocket
 
-from farhand.web.exchange import Exchange, NoAnswer
+from farhand.web.exchange import Exchange, Gone, NoAnswer, TooLate
 from farhand.web.upgrade import _Both  # pyright: ignore[reportPrivateUsage]
 
 pytestmark = pytest.mark.anyio
@@ -69,6 +69,69 @@ async def test_an_upload_that_is_refused_early_is_answered_by_what_the_service_s
 async def test_an_upload_that_is_cut_without_an_answer_has_none() -> None:
     with pytest.raises(NoAnswer):
         await _exchanged(b"")
+
+
+class Silent:
+    """A service that takes what it is sent; ``says`` is what it answers once asked, if anything."""
+
+    closed = False
+
+    def __init__(self, *says: bytes) -> None:
+        self._says = deque(says)
+        self._over = asyncio.Event()
+
+    async def send(self, data: bytes) -> None:
+        """Taken."""
+
+    async def receive(self) -> bytes:
+        if not self._says:
+            await self._over.wait()
+        return self._says.popleft()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+async def _asked(service: Silent, visitor: Any, answer_s: float) -> bool:
+    async def send(message: Any) -> None:
+        """Shown."""
+
+    exchange = Exchange(service, visitor, send, list, answer_s)
+    headers = [(b"host", b"service"), (b"transfer-encoding", b"chunked")]
+    async with asyncio.timeout(5):
+        return await exchange.run("POST", b"/", headers)
+
+
+def _visitor(body: bytes, more: bool, leaves_after_s: float | None = None) -> Any:
+    """Who says this of a question, and goes after a while, or stays."""
+    said = deque([{"type": "http.request", "body": body, "more_body": more}])
+    left = asyncio.Event()
+    if leaves_after_s is not None:
+        asyncio.get_running_loop().call_later(leaves_after_s, left.set)
+
+    async def receive() -> Any:
+        if said:
+            return said.popleft()
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    return receive
+
+
+async def test_a_service_that_begins_no_answer_in_its_time_is_given_up() -> None:
+    with pytest.raises(TooLate):
+        await _asked(Silent(), _visitor(b"", more=False), 0.05)
+
+
+async def test_the_time_that_a_visitor_takes_for_its_question_is_not_the_services() -> None:
+    with pytest.raises(Gone):
+        await _asked(Silent(), _visitor(b"x", more=True, leaves_after_s=0.3), 0.05)
+
+
+async def test_an_answer_that_has_begun_may_take_as_long_as_it_wants() -> None:
+    begun = Silent(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: first\n\n")
+    with pytest.raises(Gone):
+        await _asked(begun, _visitor(b"", more=False, leaves_after_s=0.3), 0.05)
 
 
 class Slow:

@@ -44,6 +44,21 @@ class AtOnce:
         self.closed = True
 
 
+class Mute(AtOnce):
+    """A service that never answers."""
+
+    async def receive(self) -> bytes:
+        return await asyncio.get_running_loop().create_future()
+
+
+async def test_a_handshake_that_is_never_answered_is_given_up() -> None:
+    service, asked = Mute(), asyncio.Queue[Any]()
+    scope = {"type": "websocket", "headers": [], "subprotocols": [], "path": "/"}
+    with fail_after(10), pytest.raises(TimeoutError):
+        await carry(service, WebSocket(scope, asked.get, asked.put), b"/", VISIT, answer_s=0.05)
+    assert service.closed
+
+
 async def test_a_message_that_comes_with_the_answer_to_the_handshake_is_passed_on() -> None:
     sent: list[Any] = []
     asked = asyncio.Queue[Any]()
