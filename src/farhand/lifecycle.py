@@ -139,7 +139,8 @@ def diagram(table: Table) -> str:
 class Standing:
     """What counts when an attempt ends: the job's budget, what it has used, and what was asked of it.
 
-    ``draw`` (0 to 1) is the chance in a retry delay's jitter, drawn by the caller.
+    ``draw`` (0 to 1) is the chance in a retry delay's jitter, drawn by the caller. ``machines_lost``: how
+    many machines of provisioners the job has lost before; None where its worker is no such machine.
     """
 
     retries: int = 0
@@ -151,6 +152,7 @@ class Standing:
     handoffs_failed: int = 0
     started: bool = False
     cancelling: bool = False
+    machines_lost: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,9 @@ class Verdict:
         """Whether the job goes back to the queue."""
         return self.state == "queued"
 
+
+MACHINES_LOST_MAX = 5
+"""So many lost machines from provisioners cost a job nothing; what kills its machine each time has to end."""
 
 HANDOFF_DELAY_S_MAX = 60.0
 _HANDOFF_DELAY_S = 0.25
@@ -241,15 +246,24 @@ def _retry_delay_s(standing: Standing) -> float:
 
 def _after_crash(standing: Standing, ending: Ending) -> Verdict:
     reason = "worker_lost" if ending.state == "lost" else ending.reason or "engine_died"
+    if ending.state == "lost" and _costs_nothing(standing):
+        told = f"lost machine {(standing.machines_lost or 0) + 1} of {MACHINES_LOST_MAX} that cost nothing"
+        return _again(standing, reason, f"{told}: {ending.message}", standing.crashes)
     if standing.crashes >= standing.crash_retries:
         return _end(standing, "crashed", reason, ending.message)
-    return Verdict(
-        "queued",
-        reason,
-        f"crash {standing.crashes + 1} of {standing.crash_retries} allowed: {ending.message}",
-        retries_used=standing.retries_used,
-        crashes=standing.crashes + 1,
-    )
+    crashes = standing.crashes + 1
+    message = f"crash {crashes} of {standing.crash_retries} allowed: {ending.message}"
+    return _again(standing, reason, message, crashes)
+
+
+def _costs_nothing(standing: Standing) -> bool:
+    """Whether a provisioner's machine was lost. Whoever allows no crash wants no second attempt then, too."""
+    lost = standing.machines_lost
+    return lost is not None and lost < MACHINES_LOST_MAX and standing.crash_retries > 0
+
+
+def _again(standing: Standing, reason: str, message: str, crashes: int) -> Verdict:
+    return Verdict("queued", reason, message, retries_used=standing.retries_used, crashes=crashes)
 
 
 def _after_handoff(standing: Standing, ending: Ending) -> Verdict:

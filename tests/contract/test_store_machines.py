@@ -56,3 +56,14 @@ async def test_what_ended_long_ago_goes_with_its_token(store: Store) -> None:
     assert await store.machines.ended(5) == []
     assert await store.tokens.get(its_token.jti) is None
     assert await store.machines.open() == [young]
+
+
+async def test_a_job_that_loses_machines_pays_only_for_those_beyond_the_bound_and_for_other_workers(story):
+    job = await story.run()
+    for number in range(6):
+        machine, token = a_machine(f"m{number}")
+        await story.store.machines.add(machine, token)
+        await story.end(await story.running(job, machine.name), "lost", "worker_lost", "gone")
+        assert (await story.job(job.id)).crashes == (number == 5)
+    await story.end(await story.running(job, "own"), "lost", "worker_lost", "gone")
+    assert (await story.job(job.id)).crashes == 2

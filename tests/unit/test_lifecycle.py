@@ -13,6 +13,7 @@ from farhand.errors import IllegalTransition
 from farhand.lifecycle import (
     HANDOFF_DELAY_S_MAX,
     JOB,
+    MACHINES_LOST_MAX,
     RUN,
     RUN_INITIAL,
     TABLES,
@@ -53,6 +54,7 @@ def standings(cancelling: bool | None = None) -> st.SearchStrategy[Standing]:
         handoffs_failed=st.integers(0, 40),
         started=st.booleans(),
         cancelling=st.booleans() if cancelling is None else st.just(cancelling),
+        machines_lost=st.none() | st.integers(0, 7),
     )
 
 
@@ -237,6 +239,17 @@ def test_an_engine_that_dies_is_tried_again_three_times(state: str, reason: str)
         assert (verdict.state, verdict.reason, verdict.crashes) == ("queued", reason, crashes)
         standing = replace(standing, crashes=verdict.crashes)
     assert conclude(standing, Ending(state)).state == "crashed"
+
+
+def test_a_lost_machine_of_a_provisioner_costs_nothing_until_it_happens_too_often() -> None:
+    lost = Ending("lost", "worker_lost", "gone")
+    for before in range(MACHINES_LOST_MAX):
+        verdict = conclude(Standing(started=True, crashes=2, machines_lost=before), lost)
+        assert (verdict.state, verdict.reason, verdict.crashes) == ("queued", "worker_lost", 2)
+    verdict = conclude(Standing(started=True, crashes=2, machines_lost=MACHINES_LOST_MAX), lost)
+    assert (verdict.state, verdict.crashes) == ("queued", 3)
+    died = conclude(Standing(started=True, machines_lost=0), Ending("crashed"))
+    assert died.crashes == 1, "an engine that dies on a machine which lives is a crash like any other"
 
 
 def test_without_crash_retries_a_lost_worker_crashes_the_run_and_says_so() -> None:

@@ -16,6 +16,7 @@ from . import nested, services
 from .changes import Effects, PlacedOutcome
 from .guard import Connection
 from .hooks import HOOK, queue_hooks, queue_hooks_of_called
+from .machines import machines_lost
 from .moves import (
     LIVE,
     Unwritten,
@@ -87,7 +88,8 @@ def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, no
         services.end_attempt(connection, effects, job, end.ending, end.at, end.tail, now)
         return
     ending, at = end.ending, max(end.at, job.started_at or 0.0)
-    verdict = conclude(_standing(job), ending)
+    lost = machines_lost(connection, job) if ending.state == "lost" else None
+    verdict = conclude(_standing(job, lost), ending)
     columns: Json = {} if end.start is None else end.start.attempt
     columns = columns | {"ended_at": at, "outcome": ending.state, "reason": ending.reason or ending.state}
     change_attempt(connection, job, **columns, message=ending.message)
@@ -223,7 +225,7 @@ def close_called(
         queue_hooks_of_called(connection, effects, called, job, now)
 
 
-def _standing(job: Job) -> Standing:
+def _standing(job: Job, machines_lost: int | None) -> Standing:
     return Standing(
         retries=job.settings.retries,
         retries_used=job.retries_used,
@@ -234,6 +236,7 @@ def _standing(job: Job) -> Standing:
         handoffs_failed=job.handoffs_failed,
         started=job.state == "running",
         cancelling=job.cancelling,
+        machines_lost=machines_lost,
     )
 
 

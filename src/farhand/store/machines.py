@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..lifecycle import MACHINE, advance
-from ..model import Machine, Token
+from ..model import Job, Machine, Token
 from .database import Database
 from .guard import Connection
 from .rows import MACHINES, TOKENS
@@ -67,3 +67,13 @@ class Machines:
             return connection.execute(sql, keys).rowcount == 1
 
         return await self._database.write(write)
+
+
+def machines_lost(connection: Connection, job: Job) -> int | None:
+    """How many machines a job has lost; None where its worker is no machine that was asked for."""
+    lost, of_machine = connection.execute(
+        "SELECT COUNT(a.lease), (SELECT COUNT(*) FROM machines WHERE name = ?)"
+        " FROM attempts a JOIN machines m ON m.name = a.worker WHERE a.job = ? AND a.outcome = 'lost'",
+        (job.worker, job.id),
+    ).fetchone()
+    return int(lost) if of_machine else None
