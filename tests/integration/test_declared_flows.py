@@ -117,9 +117,19 @@ def test_an_async_entry_is_awaited_here_and_on_a_worker(here: Deployment) -> Non
     )
     first = node("first", "async def only():\n    return 1\n", provides=["x"])
     there = node("there", source, ["x"], provides=["y"], device="gpu")
-    run = run_of(here, "awaited", first, there, outputs=["x", "y"])
-    assert run["result"] == {"x": 1, "y": 3}, run["message"]
-    assert tasks_of(here, run)["there"]["worker"] == "box"
+    yields = (
+        "import asyncio\n\n"
+        "async def process(x):\n"
+        "    for each in range(3):\n"
+        "        await asyncio.sleep(0)\n"
+        "        yield {'loss': each + x}\n"
+        "    yield {'last': each}\n"
+    )
+    streamed = {"name": "loss", "type": "float", "stream": True}
+    along = node("along", yields, ["x"], provides=[streamed, "last"], device="gpu")
+    run = run_of(here, "awaited", first, there, along, outputs=["x", "y", "loss", "last"])
+    assert run["result"] == {"x": 1, "y": 3, "loss": [1.0, 2.0, 3.0], "last": 2}, run["message"]
+    assert {tasks_of(here, run)[name]["worker"] for name in ("there", "along")} == {"box"}
     assert "awaiting" in here.log_lines(run["id"])
 
 

@@ -52,6 +52,10 @@ def member_of(task: Task[Any], given: Mapping[str, Any]) -> Member:
 
 
 def _check_streams(task: Task[Any], member: Member) -> None:
+    if inspect.isasyncgenfunction(task.function):
+        if task.options.process:
+            raise NotSupported(f"{task.name} is an async generator, which a process task cannot be yet")
+        return
     if not any(output.stream for output in member.provides):
         return
     if not inspect.isgeneratorfunction(task.function):
@@ -62,11 +66,13 @@ def _check_streams(task: Task[Any], member: Member) -> None:
         )
 
 
-def body_of(member: Member, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a call of a node runs: the function, or what drains a generator into streams."""
+def body_of(member: Member, function: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """What a call of a node runs: ``plain``, or what drains a generator into its outputs."""
+    if inspect.isasyncgenfunction(function):
+        return functools.partial(sources.awaited, member, function)
     if any(output.stream for output in member.provides):
         return functools.partial(sources.call, member, function)
-    return function
+    return plain
 
 
 def assemble(

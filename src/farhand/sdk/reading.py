@@ -28,8 +28,6 @@ def mistakes_in(source: str, member: Member) -> List[str]:
         return [entry]
     if entry is None or entry.decorator_list:
         return []
-    if isinstance(entry, ast.AsyncFunctionDef) and _yields(entry):
-        return [f"{entry.name}() is async def and yields, which a node cannot yet; write a plain def"]
     return [*_unfit_parameters(entry, member), *_undeclared(entry, member)]
 
 
@@ -119,6 +117,7 @@ def _unfit_parameters(entry: Function, member: Member) -> List[str]:
 def _undeclared(entry: Function, member: Member) -> List[str]:
     """Keys that are yielded and are no streams of the node, as far as they are written out."""
     streams = {output.name for output in member.provides if output.stream}
+    may_yield = set(names_of(member.provides)) if isinstance(entry, ast.AsyncFunctionDef) else streams
     found: List[str] = []
     yields = False
     for each in _own(entry):
@@ -137,15 +136,11 @@ def _undeclared(entry: Function, member: Member) -> List[str]:
                     else "which it does not declare"
                 )
                 for key in keys
-                if key not in streams
+                if key not in may_yield
             ]
     if streams and not yields:
         found.append(f"provides the stream {sorted(streams)[0]!r}, and {entry.name}() yields nothing")
     return list(dict.fromkeys(found))
-
-
-def _yields(entry: Function) -> bool:
-    return any(isinstance(each, (ast.Yield, ast.YieldFrom)) for each in _own(entry))
 
 
 def _own(entry: Function) -> Iterator[ast.AST]:

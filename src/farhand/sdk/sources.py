@@ -1,18 +1,17 @@
-"""Loading the source of a node, and calling it: what it returns and yields becomes its outputs."""
+"""Loading the source of a node, and calling it: what it returns becomes its outputs."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 from types import ModuleType
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 from farhand.errors import CannotLoad, NotDelivered
 
-from .context import current
-from .graphs import Member, Output
-from .metrics import emit
+from .graphs import Member
 from .reading import ENTRY
+from .yielding import Yielded
 
 Values = Dict[str, Any]
 Function = Callable[..., Any]
@@ -49,9 +48,7 @@ def _entry(node: str, module: ModuleType, awaited: bool) -> Function:
         found = public[0]
     if not callable(found):
         raise CannotLoad(f"node {node!r} cannot load: its {ENTRY} is no function")
-    if inspect.isasyncgenfunction(found):
-        raise CannotLoad(f"node {node!r} cannot load: its entry is async def and yields, which it cannot yet")
-    if inspect.iscoroutinefunction(found) and not awaited:
+    if not awaited and (inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found)):
         raise CannotLoad(
             f"node {node!r} cannot load: its entry is async def, and only running the source shows it;"
             f" write async def {ENTRY}(…) as a statement of its own"
@@ -61,20 +58,29 @@ def _entry(node: str, module: ModuleType, awaited: bool) -> Function:
 
 def call(member: Member, function: Function, *args: Any, **values: Any) -> Values:
     """Call the entry of a node with what it requires; its outputs by name. Raises `NotDelivered`."""
-    streams = {output.name: output for output in member.provides if output.stream}
     if not inspect.isgeneratorfunction(function):
         _check_no_streams(member)
         return member.delivered(function(*args, **values))
-    yielded: Dict[str, List[Any]] = {name: [] for name in streams}
-    returned = drain(member, function(*args, **values), streams, yielded)
-    rest = member._replace(provides=tuple(o for o in member.provides if not o.stream))
-    return {**yielded, **rest.delivered(returned)}
+    yielded = Yielded(member)
+    return yielded.with_returned(drain(function(*args, **values), yielded))
 
 
-async def awaited(member: Member, function: Function, **values: Any) -> Values:
-    """The same of an entry that is written as ``async def``, which a decorator may have made a plain one."""
-    _check_no_streams(member)
-    value = function(**values)
+async def awaited(member: Member, function: Function, *args: Any, **values: Any) -> Values:
+    """The same of an entry that is written as ``async def``, which a decorator may have made a plain one.
+
+    One that yields can return nothing: what it delivers beside its streams it yields too, once.
+    """
+    value = function(*args, **values)
+    if inspect.isasyncgen(value):
+        yielded = Yielded(member, once=True)
+        await drain_awaited(value, yielded)
+        return yielded.complete()
+    try:
+        _check_no_streams(member)
+    except NotDelivered:
+        if inspect.iscoroutine(value):
+            value.close()
+        raise
     return member.delivered(await value if inspect.isawaitable(value) else value)
 
 
@@ -84,36 +90,24 @@ def _check_no_streams(member: Member) -> None:
             raise NotDelivered(f"node {member.id!r} did not deliver {output.name!r}: it yields nothing")
 
 
-def drain(member: Member, points: Any, streams: Dict[str, Output], yielded: Dict[str, List[Any]]) -> Any:
-    """Run a generator to its return value; each dict that it yields adds to streams, and to series."""
+def drain(points: Any, yielded: Yielded) -> Any:
+    """Run a generator to its return value."""
     while True:
         try:
             point = next(points)
         except StopIteration as end:
             return end.value
         try:
-            _take(member, point, streams, yielded)
+            yielded.take(point)
         except BaseException:  # an interruption too closes what was begun
             points.close()
             raise
 
 
-def _take(member: Member, point: Any, streams: Dict[str, Output], yielded: Dict[str, List[Any]]) -> None:
-    if not isinstance(point, dict):
-        raise NotDelivered(
-            f"node {member.id!r} yields {type(point).__name__}, and may yield only dicts, as in "
-            "yield {'loss': 0.3}"
-        )
-    numbers: Dict[str, Any] = {}
-    for name, value in point.items():
-        if name not in streams:
-            raise NotDelivered(f"node {member.id!r} yields {name!r}, which it does not declare as a stream")
-        fitting = streams[name].fits(value, member.id)
-        yielded[name].append(fitting)
-        if isinstance(fitting, (int, float)):
-            numbers[name] = fitting
-    frame = current()
-    if numbers:
-        emit(**numbers)
-    elif frame is not None:
-        frame.reported()  # what is no number is no series, and a report all the same
+async def drain_awaited(points: Any, yielded: Yielded) -> None:
+    """Run an async generator to its end; an interruption too closes what was begun."""
+    try:
+        async for point in points:
+            yielded.take(point)
+    finally:
+        await points.aclose()

@@ -34,10 +34,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PLAIN = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def _body_of(function: Callable[..., Any]) -> Tuple[bool, Callable[..., Any]]:
-    """Whether it is awaited, and what to call: a generator's yields are metrics and its return the value."""
+def _body_of(function: Callable[..., Any], delivers: bool) -> Tuple[bool, Callable[..., Any]]:
+    """Whether it is awaited, and what to call: a generator's yields are metrics and its return the value.
+
+    An async generator, which returns none, has to be a node that ``delivers`` what it yields.
+    """
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     if flags & inspect.CO_ASYNC_GENERATOR:
+        if delivers:
+            return True, function
         raise NotSupported("an async generator returns no value; write emit(…) where it has yield")
     if flags & inspect.CO_GENERATOR:
         return False, functools.partial(drained, function)
@@ -53,11 +58,17 @@ class Step(Generic[F]):
     is_flow = False
 
     def __init__(
-        self, function: F, name: Optional[str], options: Options, hooks: Optional[Hooks] = None
+        self,
+        function: F,
+        name: Optional[str],
+        options: Options,
+        hooks: Optional[Hooks] = None,
+        *,
+        delivers: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)  # pyright: ignore[reportArgumentType]
         self.function = function
-        self.is_coroutine, self.body = _body_of(function)
+        self.is_coroutine, self.body = _body_of(function, delivers)
         self.is_async = self.is_coroutine and not options.process
         """Whether its work is awaited on the loop that calls it; a process has a loop of its own."""
         self.waits = self.is_coroutine or options.process

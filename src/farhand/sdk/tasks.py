@@ -41,7 +41,7 @@ class Task(Step[F], Generic[F]):
     word = "task"
 
     def __init__(self, function: F, options: Options, hooks: Hooks, given: Mapping[str, Any]) -> None:
-        super().__init__(function, given.get("name"), options, hooks)
+        super().__init__(function, given.get("name"), options, hooks, delivers=bool(given.get("provides")))
         if self.takes("wait_for"):
             raise Usage(
                 f"{self.name} may not name a parameter wait_for: calls of tasks have an option of that name"
@@ -52,8 +52,7 @@ class Task(Step[F], Generic[F]):
             from . import assembling  # noqa: PLC0415 - for those who declare flows
 
             self.member = assembling.member_of(self, given)
-            if any(output.stream for output in self.member.provides):
-                self.body = self.invoke = assembling.body_of(self.member, function)
+            self.body = self.invoke = assembling.body_of(self.member, function, self.body)
 
     def __call__(self, *args: Any, wait_for: WaitFor = None, **kwargs: Any) -> Any:
         frame = current()

@@ -126,6 +126,20 @@ def test_an_undeclared_key_that_is_yielded_is_named() -> None:
         Flow("yields", nodes=[fits])()
 
 
+def test_an_async_generator_is_a_node_that_yields_all_it_delivers() -> None:
+    @task(provides=[{"name": "loss", "type": "float", "stream": True}, "weights"])
+    async def fits() -> Any:
+        yield {"loss": 0.5}
+        yield {"weights": 3}
+
+    assert Flow("yields-async", nodes=[fits, evaluate], outputs=["score"])() == {"score": 3.5}
+    with pytest.raises(NotSupported, match="is an async generator, which a process task cannot be yet"):
+
+        @task(provides=["x"], process=True)
+        async def apart() -> Any:
+            yield {"x": 1}
+
+
 def test_mistakes_of_a_graph_are_told_where_it_is_written() -> None:
     with pytest.raises(
         InvalidDocument, match=r"flow 'odd': .*requires 'loss', which is no input and no node"

@@ -75,10 +75,55 @@ def test_an_awaited_entry_of_a_stream_delivers_none(load: Load) -> None:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("async def process():\n    yield {}\n", "its entry is async def and yields, which it cannot yet"),
         ("async def given(): pass\nprocess = given\n", "write async def process"),
+        ("async def given():\n    yield {}\nprocess = given\n", "write async def process"),
     ],
 )
 def test_an_entry_that_cannot_be_awaited_is_refused_by_name(load: Load, source: str, said: str) -> None:
     with pytest.raises(CannotLoad, match=f"node 'n' cannot load: .*{said}"):
         load(source)
+
+
+def awaited(load: Load, source: str, *provides: Output) -> Any:
+    """What an entry of this source delivers."""
+    return asyncio.run(sources.awaited(member(*provides), load(source)))
+
+
+def test_an_awaited_entry_that_yields_delivers_its_streams_and_what_it_yields_once(load: Load) -> None:
+    source = (
+        "import asyncio\n"
+        "async def process():\n"
+        "    for each in range(3):\n"
+        "        await asyncio.sleep(0)\n"
+        "        yield {'loss': each}\n"
+        "    yield {'loss': 9, 'weights': 'w'}\n"
+    )
+    delivered = awaited(load, source, Output("loss", "float", True), Output("weights"))
+    assert delivered == {"loss": [0.0, 1.0, 2.0, 9.0], "weights": "w"}
+
+
+@pytest.mark.parametrize(
+    ("yields", "said"),
+    [
+        ("yield {'loss': 1}", "node 'n' did not deliver 'weights'"),
+        ("yield {'weights': 1}\n    yield {'weights': 2}", "node 'n' yields 'weights' twice, and it is no"),
+        ("yield {'other': 1}", "node 'n' yields 'other', which it does not declare as a stream"),
+        ("yield 3", "node 'n' yields int, and may yield only dicts"),
+        ("yield {'weights': 'many'}", "node 'n' delivers 'weights' as something else than int"),
+    ],
+)
+def test_what_an_awaited_entry_yields_otherwise_is_named(load: Load, yields: str, said: str) -> None:
+    outputs = (Output("loss", "float", True), Output("weights", "int"))
+    with pytest.raises(NotDelivered, match=said):
+        awaited(load, f"async def process():\n    {yields}\n", *outputs)
+
+
+def test_an_awaited_entry_that_fails_in_the_middle_is_closed(load: Load) -> None:
+    source = (
+        "closed = []\n"
+        "async def process():\n    try:\n        yield 3\n    finally:\n        closed.append(1)\n"
+    )
+    entry = load(source)
+    with pytest.raises(NotDelivered):
+        asyncio.run(sources.awaited(member(), entry))
+    assert entry.__globals__["closed"] == [1]
