@@ -41,10 +41,14 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """So many jobs that ask alike wait for a machine which no worker that is there could be."""
+    """So many jobs that ask alike wait for a machine which no worker that is there could be.
+
+    ``out`` are the profiles whose machines came and could not take them.
+    """
 
     ask: Ask
     jobs: int = 1
+    out: frozenset[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +65,14 @@ def covers(shape: Shape, ask: Ask) -> bool:
     return refuse_ever(ask, Candidate(_ANY_NAME, frozenset(shape.labels), capacity)) is None
 
 
-def smallest(
-    shapes: Sequence[Shape], ask: Ask, disproved: Collection[tuple[Key, Ask]] = frozenset()
-) -> Shape | None:
-    """The smallest shape that covers an ask; ``disproved`` are those whose machines turned out not to."""
-    fitting = [s for s in shapes if covers(s, ask) and (s.key, ask) not in disproved]
+def smallest(shapes: Sequence[Shape], ask: Ask, out: Collection[Key] = frozenset()) -> Shape | None:
+    """The smallest shape that covers an ask; ``out`` are those whose machines turned out not to."""
+    fitting = [s for s in shapes if s.key not in out and covers(s, ask)]
     return min(fitting, key=_size, default=None)
 
 
 def wanted(
-    demands: Sequence[Demand],
-    shapes: Sequence[Shape],
-    standing: Mapping[Key, Standing],
-    disproved: Collection[tuple[Key, Ask]] = frozenset(),
+    demands: Sequence[Demand], shapes: Sequence[Shape], standing: Mapping[Key, Standing]
 ) -> list[Shape]:
     """The machines to ask for now, a shape once for each.
 
@@ -82,7 +81,7 @@ def wanted(
     """
     jobs: dict[Key, int] = {}
     for demand in demands:
-        shape = smallest(shapes, demand.ask, disproved)
+        shape = smallest(shapes, demand.ask, demand.out)
         if shape is not None:
             jobs[shape.key] = jobs.get(shape.key, 0) + demand.jobs
     found: list[Shape] = []

@@ -35,7 +35,7 @@ def test_a_profile_covers_what_it_names_and_no_more(shape: Shape, ask: Ask, does
 def test_the_smallest_that_covers_is_taken_wherever_it_stands_in_the_list() -> None:
     assert smallest(ALL, GPU) == SMALL
     assert smallest(ALL, Ask(gpus=2)) == LARGE
-    assert smallest(ALL, GPU, {(SMALL.key, GPU)}) == LARGE
+    assert smallest(ALL, GPU, {SMALL.key}) == LARGE
 
 
 @pytest.mark.fault("4.10")

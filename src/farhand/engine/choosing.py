@@ -38,6 +38,10 @@ class Beyond:
         """Whether a worker is a machine that was asked for, so that another could be."""
         return False
 
+    def may_come(self, job: Job) -> bool:
+        """Whether a machine can still be had for a job whose code is against all that are there."""
+        return False
+
     def note(self, job: Job) -> str:
         """What was asked for on behalf of a job."""
         return ""

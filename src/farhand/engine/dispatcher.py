@@ -176,13 +176,17 @@ class Dispatcher(Service):
     def _look_into(self, job: Job, placement: Placement) -> bool:
         """Ask what is not known of the workers; whether the job fails, as it never will go anywhere.
 
-        What it asks for is held by those that wait for it, or its code is against the last worker.
+        What it asks for is held by those that wait for it, or its code is against the last worker and no
+        other machine can be had.
         """
         self._fitness.look_into(job, placement.refusals)
         last = last_word(placement.refusals)
+        if last is not None and self._beyond.may_come(job):
+            return False
         if last is not None:
-            message, error = f"{last.worker} {last.message}", self._fitness.error(job, last)
-            self._give_up(job, _FAILED[last.code], message, error)
+            note = self._beyond.note(job)
+            message = f"{last.worker} {last.message}" + (f"; {note}" if note else "")
+            self._give_up(job, _FAILED[last.code], message, self._fitness.error(job, last))
         elif placement.hopeless:
             self._give_up(job, "unplaceable", placement.message, None)
         return last is not None or placement.hopeless

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import Conflict, FarhandError, NotFound, Usage
-from ..model import Ask, Job, Machine
+from ..model import Job, Machine
 from ..provisioning import Demand, Key, Shape, Standing, covers, smallest, wanted
 from ..store import Store
 from .bus import Bus, Notice
 from .choosing import Beyond
+from .disproofs import Disproofs
 from .fitness import Fitness
 from .fleet import LOST, ONLINE, Fleet, Member
 from .queue import Lane, Queue
@@ -104,7 +105,7 @@ class Machines(Beyond):
     _open: dict[str, Machine] = field(default_factory=dict[str, Machine])
     _views: dict[str, ProvisionerView] = field(default_factory=dict[str, ProvisionerView])
     _lacking: list[tuple[Job, Lane]] = field(default_factory=list[tuple[Job, Lane]])
-    _disproved: set[tuple[Key, Ask]] = field(default_factory=set[tuple[Key, Ask]])
+    _disproofs: Disproofs = field(default_factory=Disproofs)
 
     async def load(self) -> None:
         """Read what an earlier server has asked for."""
@@ -122,12 +123,17 @@ class Machines(Beyond):
         """Whether a worker is a machine that was asked for."""
         return worker in self._open
 
+    def may_come(self, job: Job) -> bool:
+        """Whether a machine can still be had for a job whose code is against all that are there."""
+        return self._shape_for(job) is not None
+
     def note(self, job: Job) -> str:
         """What was asked for on behalf of a job that no worker could take; empty where there is nothing."""
-        shape = smallest(self.shapes, job.ask, self._disproved)
+        shape = self._shape_for(job)
         if shape is None:
-            disproved = next((key for key, ask in self._disproved if ask == job.ask), None)
-            return f"a machine of {'/'.join(disproved)} came and could not take it" if disproved else ""
+            out = sorted("/".join(key) for key in self._disproofs.out_for(job))
+            one = "a machine" if len(out) == 1 else "machines"
+            return f"{one} of {' and '.join(out)} came and could not take it" if out else ""
         awaited = [m for m in self._open.values() if _key(m) == shape.key and m.state != "attached"]
         view = self._views.get(shape.provisioner)
         told = [self.sentence(machine) for machine in awaited[:3]]
@@ -148,14 +154,20 @@ class Machines(Beyond):
         shapes = self.shapes
         if not shapes:
             return []
-        self._disprove(shapes)
-        demands = [Demand(job.ask, self.queue.size_of(lane, _COUNTED_MAX)) for job, lane in self._lacking]
-        return wanted(demands, shapes, self._standing(), self._disproved)
+        demands: list[Demand] = []
+        for job, lane in self._lacking:
+            if self._shape_for(job) is not None:
+                count = self.queue.size_of(lane, _COUNTED_MAX)
+                demands.append(Demand(job.ask, count, self._disproofs.out_for(job)))
+        return wanted(demands, shapes, self._standing())
 
     def needed(self, machine: Machine) -> bool:
         """Whether anything that is queued could go to a machine that has not come yet."""
         shape = next((s for s in self.shapes if s.key == _key(machine)), None)
-        return shape is None or any(covers(shape, job.ask) for job in self.queue.heads())
+        return shape is None or any(
+            covers(shape, job.ask) and shape.key not in self._disproofs.out_for(job)
+            for job in self.queue.heads()
+        )
 
     def _standing(self) -> dict[Key, Standing]:
         found: dict[Key, Standing] = {}
@@ -165,25 +177,33 @@ class Machines(Beyond):
             found[_key(machine)] = Standing(there.awaited + (not attached), there.attached + attached)
         return found
 
-    def _disprove(self, shapes: Sequence[Shape]) -> None:
-        """A machine that came with less than its profile says: no other is asked for on that behalf."""
-        for job, _ in self._lacking:
-            shape = smallest(shapes, job.ask, self._disproved)
-            for machine in self._open.values() if shape is not None else ():
-                member = self.fleet.get(machine.name)
-                if shape is None or _key(machine) != shape.key or member is None or member.state != ONLINE:
-                    continue
-                if not member.draining and self._is_unfit(job, member):
-                    log.warning(
-                        "%s, of %s, is no machine for %s", machine.name, "/".join(shape.key), job.flow
-                    )
-                    self._disproved.add((shape.key, job.ask))
+    def _shape_for(self, job: Job) -> Shape | None:
+        """The smallest profile that covers a job, but for those whose machines came and could not take it."""
+        while True:
+            shape = smallest(self.shapes, job.ask, self._disproofs.out_for(job))
+            if shape is None or not self._is_disproved(shape, job):
+                return shape
 
-    def _is_unfit(self, job: Job, member: Member) -> bool:
-        """Whether a worker could never take a job, for what it has or for its Python or code; time aside."""
+    def _is_disproved(self, shape: Shape, job: Job) -> bool:
+        """Whether a machine of a profile is there and is no machine for a job, which is kept in mind."""
+        there = [self.fleet.get(machine.name) for machine in self._open.values() if _key(machine) == shape.key]
+        for member in there:
+            if member is None or member.state != ONLINE or member.draining:
+                continue
+            if member not in self.fleet.able(job.ask):
+                self._disproofs.has_less(shape.key, job.ask)
+            elif self._is_against(job, member):
+                self._disproofs.cannot_run(shape.key, job)
+            else:
+                continue
+            log.warning("%s, of %s, is no machine for %s", member.name, "/".join(shape.key), job.flow)
+            return True
+        return False
+
+    def _is_against(self, job: Job, member: Member) -> bool:
+        """Whether a worker could never take a job for its code or arguments; time aside."""
         against = self.fitness.against(job, member)
-        of_code = against is not None and against.for_good and against.code != "ends_too_soon"
-        return of_code or member not in self.fleet.able(job.ask)
+        return against is not None and against.for_good and against.code != "ends_too_soon"
 
     # ------------------------------------------------------------ for whoever talks to schedulers
 
@@ -215,7 +235,7 @@ class Machines(Beyond):
     def offer(self, views: Iterable[ProvisionerView]) -> None:
         """These provisioners there are from now on."""
         self._views = {view.name: view for view in views}
-        self._disproved.clear()
+        self._disproofs.clear()
         self._tell()
 
     def say(self, provisioner: str, trouble: str) -> None:
