@@ -186,7 +186,9 @@ class Machines(Beyond):
 
     def _is_disproved(self, shape: Shape, job: Job) -> bool:
         """Whether a machine of a profile is there and is no machine for a job, which is kept in mind."""
-        there = [self.fleet.get(machine.name) for machine in self._open.values() if _key(machine) == shape.key]
+        there = [
+            self.fleet.get(machine.name) for machine in self._open.values() if _key(machine) == shape.key
+        ]
         for member in there:
             if member is None or member.state != ONLINE or member.draining:
                 continue
