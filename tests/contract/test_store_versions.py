@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from farhand.errors import Changed, Conflict
-from farhand.model import DECLARED, Ask, Flow, JobSettings, Project, Service, ServiceSpec, Version
+from farhand.model import (
+    DECLARED,
+    Ask,
+    Fire,
+    Flow,
+    JobSettings,
+    Project,
+    Schedule,
+    Service,
+    ServiceSpec,
+    Version,
+)
 from farhand.store import Store
 from farhand.store.changes import Effects
 
@@ -110,3 +121,31 @@ async def test_a_service_that_a_newer_version_has_no_more_is_stopped(store: Stor
     stopped = await store.services.get("llm")
     assert stopped is not None
     assert (stopped.state, stopped.present) == ("stopped", False)
+
+
+async def test_the_schedules_of_a_document_are_those_of_its_newest_version_and_go_with_it(
+    store: Store,
+) -> None:
+    def timed(flow: str, seconds: float) -> Schedule:
+        spec = {"kind": "every", "seconds": seconds, "anchor": 0.0}
+        return Schedule(f"{flow}.{seconds:g}", flow, DECLARED, spec, "{}")
+
+    async def present() -> list[str]:
+        return [schedule.id for schedule in await store.schedules.list() if schedule.present]
+
+    one, other = [timed("train", 60), timed("train", 90)], [timed("other", 60)]
+    await store.versions.put(FLOW, version("e1"), None, 1.0, schedules=one)
+    await store.versions.put(
+        replace(FLOW, name="other"), replace(version("e1"), flow="other"), None, 1.0, schedules=other
+    )
+    assert await present() == ["other.60", "train.60", "train.90"]
+    await store.schedules.set_paused("train.90", True, 2.0)
+    await store.schedules.fire(Fire("train.60", 60.0, 60.0, "failed", message="no"), None)
+    await store.versions.put(FLOW, version("e2"), None, 3.0, schedules=one[1:])
+    assert await present() == ["other.60", "train.90"]
+    kept = await store.schedules.get("train.90")
+    assert kept is not None
+    assert (kept.paused, kept.since) == (True, 2.0)
+    await store.retention.delete_flow("train", 4.0, project=DECLARED)
+    assert [schedule.id for schedule in await store.schedules.list()] == ["other.60"]
+    assert await store.schedules.fires("train.60", 10) == []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -11,6 +12,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -204,6 +207,39 @@ def test_a_mistake_keeps_nothing_and_is_named_in_the_answer(here: Deployment) ->
     assert here.client.get("/flows/wrong").status_code == 404
 
 
+def test_a_documents_schedules_start_it_until_they_are_put_otherwise_or_deleted(here: Deployment) -> None:
+    timed: Document = {
+        "inputs": [{"name": "n", "type": "int", "default": 1}],
+        "outputs": ["x"],
+        "nodes": [node("a", "def process(n): return n", ["n"], provides=["x"])],
+        "schedules": [{"every": 1, "inputs": {"n": 7}}, {"cron": "0 6 * * *", "timezone": "Europe/Berlin"}],
+    }
+
+    def shown() -> list[Document]:
+        return [each for each in here.items("/schedules") if each["flow"] == "timed"]
+
+    here.put("/flows/timed", timed)
+    assert sorted(each["when"] for each in shown()) == ["0 6 * * * in Europe/Berlin", "every 1 s"]
+    started = eventually(lambda: here.items("/runs", flow="timed"), what="a schedule has started a run")
+    assert here.wait_for_run(started[-1]["id"])["result"] == {"x": 7}
+    wrong = [{"cron": "61 6 * * *"}, {"cron": "0 6 * * *", "timezone": "Mars/North"}, {"cron": "0 0 30 2 *"}]
+    answer = here.client.put("/flows/timed", json={**timed, "schedules": wrong, "outputs": ["y"]})
+    assert answer.status_code == 422
+    assert [each["message"] for each in answer.json()["details"]["mistakes"]] == [
+        "outputs: 'y' is no input and no node provides it",
+        "schedules: in place 1: cron '61 6 * * *' cannot be read: Bad minute",
+        "schedules: in place 2: timezone 'Mars/North' is unknown on this machine; check its spelling, or install the package tzdata",
+        "schedules: in place 3: cron '0 0 30 2 *' cannot be read: Bad day-of-month",
+    ]
+    here.put("/flows/timed", {**timed, "schedules": timed["schedules"][1:]})
+    assert [(each["when"], each["state"]) for each in shown()] == [
+        ("0 6 * * * in Europe/Berlin", "active"),
+        ("every 1 s", "gone"),
+    ]
+    assert here.client.delete("/flows/timed", params={"force": True}).status_code == 202
+    assert shown() == []
+
+
 def test_versions_are_kept_and_a_change_may_name_what_it_is_based_on(here: Deployment) -> None:
     first = {"nodes": [node("a", "def process(): return 1", provides=["x"])], "outputs": ["x"]}
     second = {"nodes": [node("a", "def process(): return 2", provides=["x"])], "outputs": ["x"]}
@@ -342,17 +378,54 @@ def test_a_run_keeps_its_version_and_a_killed_engine_repeats_no_finished_node(
     assert here.wait_for_run(here.start_run("lasting"))["result"] == {"y": 2}
 
 
-@pytest.mark.fault("4.21")
-def test_a_frozen_worker_holds_up_no_save_and_an_odd_name_is_refused(here: Deployment) -> None:
+@pytest.mark.fault("4.30")
+def test_a_save_is_held_up_by_no_frozen_worker_and_holds_up_nothing_else(here: Deployment) -> None:
     worker = here.workers["box"]
+    long = (
+        "\n".join(f"def _f{i}(x):\n    return x + {i}" for i in range(7000)) + "\ndef process(): return 1\n"
+    )
+    slow = {"nodes": [node(f"n{i}", long) for i in range(3)]}
     worker.send(signal.SIGSTOP)
     try:
-        assert here.client.put("/flows/train", json=TRAIN, timeout=20).status_code == 200
+        with (
+            ThreadPoolExecutor() as pool,
+            frozen_reader(here, pool.submit(here.put, "/flows/slow-to-read", slow)),
+        ):
+            here.put("/flows/train", TRAIN)
+            run = run_of(here, "beside", node("a", "def process(): return 1", provides=["x"]), outputs=["x"])
+            assert run["result"] == {"x": 1}
+        assert here.get("/flows/slow-to-read")["version"] == 1
     finally:
         worker.send(signal.SIGCONT)
+    here.wait_for_worker("box", "online", within_s=40)
+
+
+@contextmanager
+def frozen_reader(here: Deployment, save: Future[Document]) -> Iterator[None]:
+    """While the process that reads the document of a save is stopped, which so cannot be answered."""
+
+    def reader() -> int | None:
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                parent = int((path.parent / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == here.server.pid and b"farhand.sdk.saving" in path.read_bytes():
+                    return int(path.parent.name)
+        return None
+
+    pid = eventually(reader, what="a process reads the document")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+        assert not save.done()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert save.result(timeout=60)["number"] == 1
+
+
+@pytest.mark.fault("4.21")
+def test_an_odd_name_is_refused(here: Deployment) -> None:
     for name in ("a'b", "$(touch x)", "two\nlines", "x" * 300, "UPPER", "server"):
         assert here.client.put(f"/flows/{quote(name)}", json=TRAIN).status_code == 400
-    here.wait_for_worker("box", "online", within_s=40)
 
 
 def test_a_file_goes_from_a_node_on_a_worker_to_one_here(here: Deployment) -> None:

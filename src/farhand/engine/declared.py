@@ -18,6 +18,7 @@ import msgspec
 
 from farhand_worker.manifest import digest_file, write_manifest
 
+from .. import timing
 from ..blobs import Blobs, digest_of
 from ..errors import Changed, Conflict, InvalidDocument, NotFound, Usage
 from ..lifecycle import RUN, is_terminal
@@ -28,9 +29,10 @@ from .bus import Bus, Notice
 from .consequences import Consequences
 from .needed import services_of
 from .packing import Found, bundle
-from .projects import check_name, version_of
+from .projects import check_name, schedule_of, version_of
 from .pruner import Pruner
 from .runs import Runs
+from .scheduler import Scheduler
 
 CHECK_S = 20.0
 """A document that takes longer to be read is refused."""
@@ -40,22 +42,41 @@ _AT_ONCE = 2
 _PAGE = 200
 
 
+class Planned(msgspec.Struct):
+    """A schedule of a document, and its place there."""
+
+    place: int
+    spec: Json
+
+
 class Said(msgspec.Struct):
-    """What the child says: mistakes with their sentence, or the flow and its files."""
+    """What the child says: mistakes with their sentence, or the flow and its files.
+
+    Whether its ``schedules`` ever fire is for the server to say, which keeps time.
+    """
 
     flow: Found | None = None
     files: dict[str, str] = {}
     message: str = ""
     mistakes: list[Json] = []
+    schedules: list[Planned] = []
 
 
 class Declared:
     """Every operation on declared flows."""
 
     def __init__(
-        self, store: Store, blobs: Blobs, runs: Runs, pruner: Pruner, bus: Bus, consequences: Consequences
+        self,
+        store: Store,
+        blobs: Blobs,
+        runs: Runs,
+        pruner: Pruner,
+        scheduler: Scheduler,
+        bus: Bus,
+        consequences: Consequences,
     ) -> None:
         self._store = store
+        self._scheduler = scheduler
         self._consequences = consequences
         self._blobs = blobs
         self._runs = runs
@@ -72,18 +93,28 @@ class Declared:
         check_name(name)
         async with self._room:
             said = await _checked(name, document)
-        if said.flow is None:
-            raise InvalidDocument(said.message, mistakes=said.mistakes)
+        untimely = _untimely(said.schedules)
+        if said.flow is None or untimely:
+            sentences = [said.message, *(str(mistake["message"]) for mistake in untimely)]
+            told = "; ".join(sentence for sentence in sentences if sentence)
+            raise InvalidDocument(told, mistakes=[*said.mistakes, *untimely])
         flow = await asyncio.to_thread(self._packed, name, said.flow, said.files)
         version = version_of(flow, document, who)
         code = replace(said.flow, fingerprint=flow.fingerprint)
         services, effects = services_of(code, DECLARED, flow.bundle, {}), Effects()
+        schedules = [schedule_of(DECLARED, said.flow, timed) for timed in said.flow.schedules]
         kept = await self._store.versions.put(
-            flow, version, expected, time.time(), list(services.values()), effects
+            flow, version, expected, time.time(), list(services.values()), effects, schedules
         )
         self._consequences.follow(effects.freeze())
-        self._bus.publish(Notice("project"))
+        self._tell()
         return kept
+
+    def _tell(self) -> None:
+        """What is offered has changed, and what fires."""
+        self._scheduler.reload()
+        self._bus.publish(Notice("project"))
+        self._bus.publish(Notice("schedule"))
 
     async def latest(self, flow: str) -> Version | None:
         """The newest version of a flow; None for one that is not declared."""
@@ -121,6 +152,7 @@ class Declared:
             name, forced=forced, project=project, expected=expected, effects=effects
         )
         self._consequences.follow(effects.freeze())
+        self._tell()
         return runs
 
     async def _cancel_all(self, flow: str) -> None:
@@ -155,6 +187,18 @@ class Declared:
             bundle=digest_of(content),
             fingerprint=digest_of(manifest),
         )
+
+
+def _untimely(schedules: list[Planned]) -> list[Json]:
+    """The mistakes of schedules that never fire, or by a clock that is nowhere."""
+    found: list[Json] = []
+    for planned in schedules:
+        try:
+            timing.read(planned.spec)
+        except Usage as error:
+            said = str(error).replace("tz=", "timezone ", 1)
+            found.append({"node": None, "message": f"schedules: in place {planned.place}: {said}"})
+    return found
 
 
 async def _checked(name: str, document: Json) -> Said:

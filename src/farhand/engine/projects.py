@@ -176,7 +176,7 @@ def check(project: str, offer: Offer, stored: list[Flow]) -> Checked:
         try:
             _check_name(found, flows, elsewhere, project)
             _check_python(found)
-            planned = [_schedule(project, found, timed) for timed in found.schedules]
+            planned = [schedule_of(project, found, timed) for timed in found.schedules]
             needed = services_of(found, project, offer.bundle, services)
         except FarhandError as error:
             troubles.append(Trouble(found.file, str(error)))
@@ -234,7 +234,7 @@ def _check_python(found: Found) -> None:
         raise Usage(f"flow {found.name!r}: its project's requires-python: {error}") from error
 
 
-def _schedule(project: str, found: Found, timed: Timed) -> Schedule:
+def schedule_of(project: str, found: Found, timed: Timed) -> Schedule:
     """The schedule; its id stays the same as long as flow, timing and parameters do."""
     try:
         timing.read(timed.spec)

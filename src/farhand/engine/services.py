@@ -86,7 +86,9 @@ class Services(Dispatch):
         self.pruner = Pruner(
             store, self.blobs, lambda: [self.runtime], keep_s=keep_s, keep_audit_s=keep_audit_s
         )
-        self.declared = Declared(store, self.blobs, self.runs, self.pruner, self.bus, self.consequences)
+        self.declared = Declared(
+            store, self.blobs, self.runs, self.pruner, self.scheduler, self.bus, self.consequences
+        )
         self.graphs = Graphs(store)
         self.backup = Backup(store, home, self.pruner)
 

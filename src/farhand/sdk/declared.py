@@ -245,6 +245,7 @@ def flow_of(document: Document, name: str) -> Flow[Any]:
     made = Flow(function, Options({}), Hooks(), {"name": name, "description": document.description})
     made.entry = f"{PACKAGE}.flow:flow"
     made.nodes = list(steps.values())
+    made.schedules = [planned.schedule for planned in document.schedules]
     made.services = [node.service for node in document.nodes if node.service is not None]
     return made
 

@@ -10,11 +10,13 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from farhand.errors import FarhandError, InvalidDocument, InvalidParameters
 
+from . import timetables
 from .annotations import kind_of
-from .graphs import ID, TYPES, Graph, Input, Member, Mistake, Output, is_value_name, mistakes_of
+from .graphs import ID, TYPES, Graph, Input, Member, Mistake, Output, is_value_name, mistakes_of, shortened
 from .options import Options, refuse_without_place
 from .reading import mistakes_in
 from .services import Service
+from .timetables import Placed
 
 Given = Dict[str, Any]
 Judge = Callable[[str, Member], List[str]]
@@ -24,7 +26,7 @@ SOURCE_CHARS_MAX = 256 * 1024
 NAMED_MAX = 20
 """So many mistakes are told in the sentence of the refusal; all of them are in its details."""
 
-TOP = ("description", "inputs", "nodes", "outputs")
+TOP = ("description", "inputs", "nodes", "outputs", "schedules")
 
 
 class Node(NamedTuple):
@@ -43,6 +45,7 @@ class Document(NamedTuple):
     description: str
     graph: Graph
     nodes: Tuple[Node, ...]
+    schedules: Tuple[Placed, ...] = ()
 
 
 class Field(NamedTuple):
@@ -100,7 +103,7 @@ class Reader:
         """Refuse what has no meaning here: nothing is accepted and ignored."""
         for name in given:
             if name not in known:
-                self.say(node, f"there is no {what} {_short(name)}; there are: {', '.join(sorted(known))}")
+                self.say(node, f"there is no {what} {shortened(name)}; there are: {', '.join(sorted(known))}")
 
     def fields(self, node: str, given: Given, known: Dict[str, Field], prefix: str = "") -> Given:
         """The options that fields set, those of the wrong type left out."""
@@ -128,7 +131,7 @@ class Reader:
             return []
         for name in given:
             if not is_value_name(name):
-                self.say(node, f"{field}: {_short(name)} is no name that a parameter can have")
+                self.say(node, f"{field}: {shortened(name)} is no name that a parameter can have")
         return [name for name in given if is_value_name(name)]
 
     def provides(self, node: str, given: Any) -> List[Output]:
@@ -154,28 +157,25 @@ def read(given: Any, judge: Judge = mistakes_in) -> Document:
     inputs = reader.inputs(given.get("inputs", []))
     nodes = _nodes(reader, given.get("nodes"))
     outputs = reader.names(None, "outputs", given.get("outputs", []))
+    planned = timetables.read(given.get("schedules", []), inputs, lambda text: reader.say(None, text))
     graph = Graph(tuple(inputs), tuple(node.member for node in nodes), tuple(outputs))
     mistakes = [*reader.mistakes, *mistakes_of(graph)]
     if mistakes:
-        raise refusal(mistakes)
-    return Document(" ".join(description.split()), graph, tuple(nodes))
+        raise refusal(mistakes, planned)
+    return Document(" ".join(description.split()), graph, tuple(nodes), tuple(planned))
 
 
-def refusal(mistakes: Sequence[Mistake]) -> InvalidDocument:
-    """The exception for a document with these mistakes."""
+def refusal(mistakes: Sequence[Mistake], planned: Sequence[Placed] = ()) -> InvalidDocument:
+    """The exception for a document with these mistakes; its schedules are still to be judged."""
     told = "; ".join(mistake.message for mistake in mistakes[:NAMED_MAX])
     more = f"; and {len(mistakes) - NAMED_MAX} more" if len(mistakes) > NAMED_MAX else ""
-    return InvalidDocument(told + more, mistakes=[mistake._asdict() for mistake in mistakes])
+    listed = [mistake._asdict() for mistake in mistakes]
+    return InvalidDocument(told + more, mistakes=listed, schedules=[each.described() for each in planned])
 
 
 def _is_of(value: Any, types: Tuple[type, ...]) -> bool:
     """Whether a JSON value is of one of the types; true and false are no numbers."""
     return isinstance(value, types) and (not isinstance(value, bool) or bool in types)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:80] + "…"
 
 
 # ---------------------------------------------------------------- inputs and outputs
@@ -184,14 +184,16 @@ def _short(value: Any) -> str:
 def _input(reader: Reader, item: Any) -> Optional[Input]:
     shape = {"name": item} if isinstance(item, str) else item
     if not isinstance(shape, dict) or not is_value_name(shape.get("name")):
-        reader.say(None, f"inputs: {_short(item)} has no name that a parameter can have")
+        reader.say(None, f"inputs: {shortened(item)} has no name that a parameter can have")
         return None
     name, word = shape["name"], shape.get("type", "any")
     for field in shape:
         if field not in ("name", "type", "default"):
-            reader.say(None, f"inputs: {name!r} has no field {_short(field)}; there are: default, name, type")
+            reader.say(
+                None, f"inputs: {name!r} has no field {shortened(field)}; there are: default, name, type"
+            )
     if not _is_type(word):
-        reader.say(None, f"inputs: {name!r} has the type {_short(word)}; there are: {', '.join(TYPES)}")
+        reader.say(None, f"inputs: {name!r} has the type {shortened(word)}; there are: {', '.join(TYPES)}")
         return Input(name)
     if "default" not in shape:
         return Input(name, word)
@@ -210,16 +212,16 @@ def _is_type(word: Any) -> bool:
 def _output(reader: Reader, node: str, item: Any) -> Optional[Output]:
     shape = {"name": item} if isinstance(item, str) else item
     if not isinstance(shape, dict) or not is_value_name(shape.get("name")):
-        reader.say(node, f"provides: {_short(item)} has no name that a parameter can have")
+        reader.say(node, f"provides: {shortened(item)} has no name that a parameter can have")
         return None
     name, word, stream = shape["name"], shape.get("type", "any"), shape.get("stream", False)
     for field in shape:
         if field not in ("name", "type", "stream"):
             reader.say(
-                node, f"provides: {name!r} has no field {_short(field)}; there are: name, stream, type"
+                node, f"provides: {name!r} has no field {shortened(field)}; there are: name, stream, type"
             )
     if not _is_type(word):
-        reader.say(node, f"provides: {name!r} has the type {_short(word)}; there are: {', '.join(TYPES)}")
+        reader.say(node, f"provides: {name!r} has the type {shortened(word)}; there are: {', '.join(TYPES)}")
         word = "any"
     if not isinstance(stream, bool):
         reader.say(node, f"provides: stream of {name!r} must be true or false")
@@ -248,11 +250,11 @@ def _node(reader: Reader, number: int, item: Any) -> Optional[Node]:
         return None
     node = item.get("id")
     if not isinstance(node, str) or not ID.fullmatch(node):
-        reader.say(None, f"nodes: the id {_short(node)} in place {number} must match {ID.pattern}")
+        reader.say(None, f"nodes: the id {shortened(node)} in place {number} must match {ID.pattern}")
         return None
     kind = item.get("type")
     if not isinstance(kind, str) or kind not in NODE_TYPES:
-        reader.say(node, f"there is no type {_short(kind)}; there are: {', '.join(sorted(NODE_TYPES))}")
+        reader.say(node, f"there is no type {shortened(kind)}; there are: {', '.join(sorted(NODE_TYPES))}")
         return None
     reader.unknown(node, item, ("id", "type", *NODE_TYPES[kind].fields))
     return NODE_TYPES[kind].read(reader, node, item)

@@ -114,6 +114,12 @@ class Mistake(NamedTuple):
     message: str
 
 
+def shortened(value: Any) -> str:
+    """What somebody wrote, as a mistake quotes it."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
 class Graph(NamedTuple):
     """The inputs, nodes and outputs of a declared flow."""
 

@@ -27,7 +27,11 @@ def answer(name: str, given: Any) -> Given:
     except InvalidDocument as error:
         return {"message": str(error), **error.details}
     flow = declared.flow_of(document, name)
-    return {"flow": described(flow, ""), "files": files_of(document, name, given)}
+    return {
+        "flow": described(flow, ""),
+        "files": files_of(document, name, given),
+        "schedules": [planned.described() for planned in document.schedules],
+    }
 
 
 _FLOW = """\

@@ -12,8 +12,8 @@ from .database import Database
 from .flows import Flows, replace_flows
 from .guard import Connection
 from .rows import PROJECTS
-from .schedules import replace_schedules
 from .services import replace_services
+from .timetables import replace_schedules
 from .versions import note_version
 
 

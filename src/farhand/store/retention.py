@@ -20,6 +20,7 @@ from .database import Database
 from .guard import Connection
 from .run_blobs import MARK
 from .services import replace_services_of
+from .timetables import forget_schedules
 from .versions import forget_versions
 
 NOT_DELETED = (
@@ -273,6 +274,7 @@ def _delete_flow(
     connection.execute("DELETE FROM flows WHERE name = ?", (flow,))
     if row is not None and row[1] == DECLARED:
         replace_services_of(connection, effects, flow, DECLARED, [], now)
+        forget_schedules(connection, flow, DECLARED)
     forget_versions(connection, flow, expected)
     if newest is not None:
         connection.execute(

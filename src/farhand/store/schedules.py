@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..errors import NotFound
 from ..model import Fire, Job, Run, Schedule
 from .database import Database
@@ -94,22 +92,3 @@ def _fire(connection: Connection, fire: Fire, started: tuple[Run, Job] | None) -
         return None
     run, job, created = create_run(connection, *started)
     return (run, job) if created else None
-
-
-def replace_schedules(connection: Connection, project: str, schedules: list[Schedule], now: float) -> None:
-    """Store the schedules a project has now; those it had before and lacks now no longer fire.
-
-    A schedule that is new, or comes back, counts from ``now``: nothing before that is made up for.
-    """
-    present = "SELECT id FROM schedules WHERE project = ? AND present = 1"
-    before = {row[0] for row in connection.execute(present, (project,)).fetchall()}
-    connection.execute("UPDATE schedules SET present = 0 WHERE project = ?", (project,))
-    for schedule in schedules:
-        row = replace(schedule, project=project, since=now, created_at=now, updated_at=now)
-        since = "schedules.since" if schedule.id in before else "excluded.since"
-        connection.execute(
-            f"{SCHEDULES.insert} ON CONFLICT (id) DO UPDATE SET flow = excluded.flow,"
-            " project = excluded.project, spec = excluded.spec, params = excluded.params, present = 1,"
-            f" since = {since}, updated_at = excluded.updated_at",
-            SCHEDULES.dump(row),
-        )

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..errors import Changed
-from ..model import Flow, Service, Version
+from ..model import Flow, Schedule, Service, Version
 from .changes import Effects
 from .database import Database
 from .flows import Flows, store_flow
 from .guard import Connection
 from .rows import VERSIONS
 from .services import replace_services_of
+from .timetables import replace_schedules_of
 
 
 class Versions:
@@ -30,10 +31,12 @@ class Versions:
         now: float,
         services: Sequence[Service] = (),
         effects: Effects | None = None,
+        schedules: Sequence[Schedule] = (),
     ) -> Version:
         """Keep a document as the flow's newest version; the same as the last one is that version still.
 
-        Its ``services`` are offered with it, and what follows from that is in ``effects``.
+        Its ``services`` are offered with it, and what follows from that is in ``effects``. Its ``schedules``
+        take the place of those that it had.
 
         ``expected`` is the etag of what the change is based on (``*``: of whatever there is, empty: of
         nothing). Raises `Changed` when something else is there, `Conflict` when a project has a flow of
@@ -47,6 +50,7 @@ class Versions:
             _check_expected(latest, expected)
             store_flow(connection, flow, now)
             replace_services_of(connection, follows, flow.name, flow.project, list(services), now)
+            replace_schedules_of(connection, flow.name, flow.project, list(schedules), now)
             return add_version(connection, replace(version, created_at=now), latest)
 
         try:

@@ -44,7 +44,7 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("no nodes", {}, "nodes must be a list with at least one node"),
     ("nodes is no list", {"nodes": {"a": 1}}, "nodes must be a list with at least one node"),
     ("too many nodes", flow(*[node(f"n{i}") for i in range(NODES_MAX + 1)]), "there are 501 nodes, and may be 500"),
-    ("an unknown field", flow(node(), edges=[]), "there is no field 'edges'; there are: description, inputs, nodes, outputs"),
+    ("an unknown field", flow(node(), edges=[]), "there is no field 'edges'; there are: description, inputs, nodes, outputs, schedules"),
     ("description", flow(node(), description=3), "description must be text"),
     ("inputs is no list", flow(node(), inputs="lr"), "inputs must be a list"),
     ("an input without a name", flow(node(), inputs=[{"type": "int"}]), "inputs: {'type': 'int'} has no name that a parameter can have"),
@@ -56,6 +56,27 @@ MISTAKES: list[tuple[str, Any, str]] = [
     ("outputs is no list", flow(node(), outputs="x"), "outputs must be a list of names"),
     ("an output nobody provides", flow(node(), outputs=["x"]), "outputs: 'x' is no input and no node provides it"),
     ("an output twice", flow(node(provides=["x"]), outputs=["x", "x"]), "outputs: 'x' is there twice"),
+    ("schedules is no list", flow(node(), schedules={"every": 60}), "schedules must be a list"),
+    ("too many schedules", flow(node(), schedules=[{"every": 60 + i} for i in range(101)]), "there are 101 schedules, and may be 100"),
+    ("a schedule that is no object", flow(node(), schedules=["daily"]), "schedules: in place 1: 'daily' is no object with either \"cron\" or \"every\""),
+    ("a schedule without a time", flow(node(), schedules=[{"inputs": {}}]), "schedules: in place 1: {'inputs': {}} is no object with either"),
+    ("a schedule with two times", flow(node(), schedules=[{"every": 60}, {"every": 60, "cron": "* * * * *"}]), "schedules: in place 2: {'every': 60, 'cron': '* * * * *'} is no object with either"),
+    ("an unknown field of a schedule", flow(node(), schedules=[{"every": 60, "tz": "UTC"}]), "schedules: in place 1: there is no field 'tz'; there are: anchor, cron, every, inputs, timezone"),
+    ("a time zone of an interval", flow(node(), schedules=[{"every": 60, "timezone": "UTC"}]), "schedules: in place 1: timezone means nothing beside every"),
+    ("an anchor of a cron", flow(node(), schedules=[{"cron": "* * * * *", "anchor": 0}]), "schedules: in place 1: anchor means nothing beside cron"),
+    ("a cron of four fields", flow(node(), schedules=[{"cron": "0 6 * *"}]), "schedules: in place 1: cron('0 6 * *') needs five fields: minute, hour, day, month, day of the week"),
+    ("a cron that is no text", flow(node(), schedules=[{"cron": 6}]), "schedules: in place 1: cron(6) needs five fields"),
+    ("a zone that is no place's", flow(node(), schedules=[{"cron": "* * * * *", "timezone": "EST"}]), "schedules: in place 1: timezone 'EST' is not a place's time zone; give one such as 'Europe/Berlin', or 'UTC'"),
+    ("a zone that is no text", flow(node(), schedules=[{"cron": "* * * * *", "timezone": 1}]), "schedules: in place 1: timezone 1 is not a place's"),
+    ("an interval that is none", flow(node(), schedules=[{"every": "soon"}]), "schedules: in place 1: every('soon') is not a duration; give seconds, or a string like '30s', '5m' or '2h'"),
+    ("an interval that is true", flow(node(), schedules=[{"every": True}]), "schedules: in place 1: every(True) is not a duration"),
+    ("an interval that is too short", flow(node(), schedules=[{"every": 0.5}]), "schedules: in place 1: every(0.5) is too often; an interval is at least one second"),
+    ("an anchor that is no moment", flow(node(), schedules=[{"every": 60, "anchor": "noon"}]), "schedules: in place 1: anchor='noon' is not a moment; one reads like 2030-01-31T06:00+01:00"),
+    ("inputs of a schedule that are no object", flow(node(), schedules=[{"every": 60, "inputs": [1]}]), "schedules: in place 1: inputs: the parameters must be an object of names and values"),
+    ("an unknown input of a schedule", flow(node(), schedules=[{"every": 60, "inputs": {"lr": 1}}]), "schedules: in place 1: inputs: lr: there is no such parameter; there are: none"),
+    ("a schedule that lacks an input", flow(node(), inputs=["lr"], schedules=[{"every": 60}]), "schedules: in place 1: inputs: lr: is missing"),
+    ("an input of a schedule of another type", flow(node(), inputs=[{"name": "n", "type": "int"}], schedules=[{"every": 60, "inputs": {"n": "x"}}]), "schedules: in place 1: inputs: n: must be a whole number"),
+    ("a schedule twice", flow(node(), schedules=[{"every": 60}, {"every": "1m"}]), "schedules: in place 2: it is the same as the one in place 1"),
     ("a node that is no object", flow("train"), "nodes: the node in place 1 must be an object"),
     ("a node without id", flow({"type": "python"}), "nodes: the id None in place 1 must match [A-Za-z0-9_][A-Za-z0-9_.-]{0,62}"),
     ("two nodes of one id", flow(node("a"), node("a")), "node 'a': another node has this id"),
@@ -146,6 +167,22 @@ def test_a_mistake_is_named_with_its_node(document: Any, said: str) -> None:
     assert any(message.startswith(said) for message in messages), messages
     named = [mistake["node"] for mistake in caught.value.details["mistakes"] if mistake["node"]]
     assert all(f"node {id!r}: " in str(caught.value) for id in named)
+
+
+def test_schedules_are_read_with_the_inputs_of_the_runs_they_start() -> None:
+    timed = [
+        {"cron": "0  6 * * *", "timezone": "Europe/Berlin", "inputs": {"n": 3}},
+        {"every": "15m", "anchor": "2030-01-01T00:00Z"},
+    ]
+    document = read(flow(node(), inputs=[{"name": "n", "type": "int", "default": 1}], schedules=timed))
+    assert [planned.described() for planned in document.schedules] == [
+        {
+            "place": 1,
+            "spec": {"kind": "cron", "expr": "0 6 * * *", "tz": "Europe/Berlin"},
+            "params": {"n": 3},
+        },
+        {"place": 2, "spec": {"kind": "every", "seconds": 900.0, "anchor": 1893456000.0}, "params": {}},
+    ]
 
 
 @pytest.mark.fault("4.20")
