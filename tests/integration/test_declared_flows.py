@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -401,7 +401,7 @@ def test_a_save_is_held_up_by_no_frozen_worker_and_holds_up_nothing_else(here: D
 
 
 @contextmanager
-def frozen_reader(here: Deployment, save: Future[Document]) -> Iterator[None]:
+def frozen_reader(here: Deployment, save: Future[Document]) -> Generator[None]:
     """While the process that reads the document of a save is stopped, which so cannot be answered."""
 
     def reader() -> int | None:
@@ -413,6 +413,7 @@ def frozen_reader(here: Deployment, save: Future[Document]) -> Iterator[None]:
         return None
 
     pid = eventually(reader, what="a process reads the document")
+    assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
