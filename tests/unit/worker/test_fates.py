@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ def _assign(settings: dict[str, Any]) -> Assign:
 def test_a_limit_is_told_in_the_general_words(reason: str, said: str) -> None:
     told = exit_of(_assign({"silence_timeout_s": 30.0}), reason, OTHERWISE)
     assert (told.reason, told.message) == (reason, said)
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("call", "crashed"), ("service", "stopped")])
+def test_a_warden_that_ended_is_no_failed_start_of_a_service(kind: str, reason: str) -> None:
+    told = exit_of(replace(_assign({}), kind=kind), "warden", OTHERWISE)
+    assert (told.reason, told.message) == (reason, "the warden ended")
 
 
 @pytest.mark.parametrize(

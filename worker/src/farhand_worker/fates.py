@@ -6,7 +6,7 @@ from typing import Optional
 
 from .clock import wall_now
 from .engines import Ended
-from .protocol import Assign, Exit
+from .protocol import SERVICE, Assign, Exit
 from .reports import LOST_VALUE
 
 _WORDS = {
@@ -25,6 +25,8 @@ _OWN_WORDS = {"timeout": "timeout_words", "silence": "silence_words"}
 
 _KILLED = {"deadline": "lease", "warden": "warden"}
 _REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
+_REASONS_OF_SERVICES = {**_REASONS, "warden": "stopped"}
+"""A warden that ended says nothing of a service: it is none of the starts that never got healthy."""
 
 
 def fate_of(end: Ended) -> Optional[str]:
@@ -39,7 +41,8 @@ def exit_of(assign: Assign, reason: Optional[str], otherwise: Exit) -> Exit:
     silence_s = assign.settings.get("silence_timeout_s") or 0.0
     own = assign.settings.get(_OWN_WORDS.get(reason, ""))
     words = own or _WORDS[reason].format(timeout_s=assign.timeout_s or 0.0, silence_s=silence_s)
-    return Exit(otherwise.at, _REASONS.get(reason, reason), words, otherwise.code, otherwise.signal)
+    reasons = _REASONS_OF_SERVICES if assign.kind == SERVICE else _REASONS
+    return Exit(otherwise.at, reasons.get(reason, reason), words, otherwise.code, otherwise.signal)
 
 
 def exit_without(assign: Assign, reason: Optional[str], why: str, otherwise: str = "not_started") -> Exit:
