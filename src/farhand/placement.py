@@ -102,7 +102,8 @@ class Placement:
     """The worker to take, or None and why each was refused, in one sentence as well.
 
     ``fell_back``: it is the server, though that lacks what was preferred. ``hopeless``: what is missing is
-    held by the job's own ancestors, everywhere.
+    held by the job's own ancestors, everywhere. ``away``: workers that are offline, and could take it if they
+    came back; nothing is decided by them.
     """
 
     worker: str | None
@@ -110,6 +111,7 @@ class Placement:
     message: str = ""
     fell_back: bool = False
     hopeless: bool = False
+    away: tuple[Refusal, ...] = ()
 
 
 def place(wanted: Wanted, candidates: Sequence[Candidate], now: float = 0.0) -> Placement:
@@ -348,6 +350,16 @@ def explain(ask: Ask, candidates: Sequence[Candidate], reasons: Sequence[Refusal
     if all(reason.for_good for reason in reasons):
         return f"waits for {wanted}; no attached worker could ever take it: {listed}"
     return f"waits for {wanted}: {listed}"
+
+
+def recall(ask: Ask, away: Sequence[tuple[Candidate, str]]) -> tuple[Refusal, ...]:
+    """The workers that are offline, each since a moment in words, that could take what asks so."""
+    fits = f"has label {', '.join(ask.labels)}" if ask.labels else "could take it"
+    return tuple(
+        Refusal(candidate.name, "offline", f"{fits} and is offline since {since}", False)
+        for candidate, since in away
+        if refuse_ever(ask, candidate) is None
+    )
 
 
 def asked(ask: Ask) -> str:

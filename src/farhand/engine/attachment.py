@@ -138,7 +138,7 @@ class Attachments:
             link.send(protocol.Set(draining=True))
         self._fitness.ask_checkout(member)
         self._bus.publish(Notice("worker", record=member.name))
-        self._wakeup.set()
+        self._consequences.reconsider(member)
         self._rescuer.look()
 
     async def changed(self, member: Member, changed: protocol.Changed) -> None:
@@ -168,7 +168,7 @@ class Attachments:
         """A worker that was silent beats again on a session that never closed."""
         member.state = ONLINE
         self._bus.publish(Notice("worker", record=member.name))
-        self._wakeup.set()
+        self._consequences.reconsider(member)
 
     def closed(self, member: Member, link: Link) -> None:
         """The session's socket closed. Not yet a lost worker."""

@@ -10,14 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..model import LOCAL_WORKER, Job
-from ..placement import Placement, Reservation, Wanted, choose, place, refuse_server, soonest
+from ..placement import Placement, Refusal, Reservation, Wanted, choose, place, recall, refuse_server, soonest
 from ..resources import lacks, need
 from .fitness import Fitness
-from .fleet import ONLINE, Fleet, Member
-from .queue import Lane, Queue, earlier_until
+from .fleet import OFFLINE, ONLINE, Fleet, Member
+from .queue import Lane, Queue, earlier_until, moment
 
 RESERVE_AFTER_S = 60.0
 """So long a job waits before it reserves a worker, unless the settings say otherwise."""
+
+_AWAY_TOLD = 3
+_AWAY_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +127,20 @@ class Choosing:
     def explain(self, job: Job, now: float) -> Placement:
         """Every worker with the reason against it, as things are when this is asked."""
         found = place(self.wanted(job, self._queue.lane_of(job)), self._fitness.candidates(job), now)
-        note = self._beyond.note(job) if all(refusal.for_good for refusal in found.refusals) else ""
-        return replace(found, message=f"{found.message}; {note}") if note else found
+        away = self._away(job)
+        if not all(refusal.for_good for refusal in found.refusals):
+            return replace(found, away=away)
+        recalled = (f"{refusal.worker} {refusal.message}" for refusal in away[:_AWAY_TOLD])
+        told = filter(None, (found.message, *recalled, self._beyond.note(job)))
+        return replace(found, message="; ".join(told), away=away)
+
+    def _away(self, job: Job) -> tuple[Refusal, ...]:
+        """The workers that are offline and could take a job, those that left last first. A machine that was
+        asked for for a while does not come back."""
+        members = [m for m in self._fleet if m.state == OFFLINE and m.ends_at is None and self._could(job, m)]
+        members.sort(key=lambda member: -member.away_at)
+        found = recall(job.ask, [(member.candidate, moment(member.away_at)) for member in members])
+        return found[:_AWAY_LISTED]
 
     def is_unserved(self, job: Job) -> bool:
         """Whether a job that could not be placed waits for a machine that is not there.

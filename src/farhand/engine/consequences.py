@@ -10,7 +10,7 @@ from ..model import Job, Run
 from ..store.changes import Changes, PlacedOutcome
 from .bus import Bus, Notice
 from .fitness import Fitness
-from .fleet import Fleet
+from .fleet import Fleet, Member
 from .queue import Queue
 from .service import Wakeup
 
@@ -26,6 +26,13 @@ class Consequences:
         self._fleet = fleet
         self._bus = bus
         self._wakeup = wakeup
+
+    def reconsider(self, member: Member) -> None:
+        """A worker is lost, offline or back: what waits may go elsewhere or waits for another reason, and
+        whoever watches the runs that have something there looks again."""
+        self._wakeup.set()
+        for run in dict.fromkeys(holding.job.run for holding in member.holdings.values()):
+            self._bus.publish(Notice("run", run))
 
     def expect_start(self, job: Job) -> None:
         """A run is being stored, and its job is queued already: taking it shares the commit, or comes later.

@@ -16,7 +16,7 @@ from .choosing import RESERVE_AFTER_S
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .fitness import Fitness, checked_out
-from .fleet import Fleet
+from .fleet import OFFLINE, Fleet
 from .importchecks import AGAIN_S, TIMEOUT_S, ImportChecks
 from .machines import Machines
 from .operations import Operations
@@ -76,20 +76,19 @@ class Dispatch:
                 self.fleet.hold(self.fleet.member(job.worker or LOCAL_WORKER), job, job.lease)
         for job in await self.store.jobs.queued():
             self.queue.add(self.queue.steady.of(job), self.queue.steady.now())
-        for worker in await self.store.workers.list():
-            if worker.state != "offline":
-                self.fleet.member(worker.name)
-        for member in self.fleet:
-            known = await self.store.workers.get(member.name)
-            if known is not None:
-                member.labels, member.parallel = frozenset(known.labels), known.parallel
-                member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
-                member.python, member.environment = known.python, known.environment
-                member.checkout, member.git = known.checkout, known.git
-                member.jti, member.drained_by = known.jti, known.drained_by
-                member.inventory = inventory_of(known.reported.get("inventory"))
-                member.service_host = known.reported.get("service_host", "")
-                member.hosts, member.address = bool(known.reported.get("hosts")), known.address
+        for known in await self.store.workers.list():
+            member = self.fleet.member(known.name)
+            if known.state == OFFLINE and not member.holdings:
+                member.state, member.away_at = OFFLINE, known.last_seen_at or 0.0
+            member.labels, member.parallel = frozenset(known.labels), known.parallel
+            member.instance, member.host, member.boot_id = known.instance, known.host, known.boot_id
+            member.python, member.environment = known.python, known.environment
+            member.checkout, member.git = known.checkout, known.git
+            member.jti, member.drained_by = known.jti, known.drained_by
+            member.inventory = inventory_of(known.reported.get("inventory"))
+            member.service_host = known.reported.get("service_host", "")
+            member.hosts, member.address = bool(known.reported.get("hosts")), known.address
+            member.ends_at = known.reported.get("ends_at")
         self.fitness.flows(checked_out(await self.store.flows.list()))
 
     def begin(self) -> None:

@@ -74,10 +74,10 @@ class Member:
     its next free amounts; ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a
     message; ``behind``: the jobs of which it has not told everything yet, as its last heartbeat said;
     ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
-    when its machine is taken away; ``hosts``: whether it keeps services, which others reach by
-    ``service_host``, or else by ``address``, where it dialled from, or through ``tunnels``, if it dials
-    those. One that works in a ``checkout`` was asked for ``compared`` fingerprints; ``differs`` has its
-    answers: the files that differ.
+    when its machine is taken away; ``away_at``: since when it is offline (seconds since the epoch);
+    ``hosts``: whether it keeps services, which others reach by ``service_host``, or else by ``address``,
+    where it dialled from, or through ``tunnels``, if it dials those. One that works in a ``checkout`` was
+    asked for ``compared`` fingerprints; ``differs`` has its answers: the files that differ.
     """
 
     name: str
@@ -105,6 +105,7 @@ class Member:
     link: Link | None = None
     heard_at: float | None = None
     closed_at: float | None = None
+    away_at: float = 0.0
     behind: frozenset[str] = frozenset()
     skew_s: float | None = None
     promises: dict[str, Lease] = field(default_factory=dict[str, Lease])
@@ -232,10 +233,12 @@ def lease_of(job: Job) -> Lease:
 
 
 class Fleet:
-    """Every worker that is attached, or holds a job, or was seen since the start."""
+    """Every worker that the server remembers."""
 
     def __init__(self, times: protocol.Times) -> None:
         self.times = times
+        self.began_at = 0.0
+        """Since when workers that have not come back are waited for (monotonic seconds)."""
         self._members: dict[str, Member] = {}
         self._holders: dict[str, tuple[Member, Holding]] = {}
         self._runs_of: Counter[str] = Counter()
@@ -383,6 +386,14 @@ class Fleet:
     def holder(self, job_id: str) -> tuple[Member, Holding] | None:
         """Who holds ``job_id`` now."""
         return self._holders.get(job_id)
+
+    def expires_at(self, member: Member, holding: Holding | None) -> float:
+        """When what a worker holds is surely over unless it is heard again (monotonic seconds)."""
+        times = self.times
+        if member.heard_at is not None:
+            return member.heard_at + times.lease_s + times.margin_s
+        strict = holding is not None and holding.strict
+        return self.began_at + (times.lease_s + times.margin_s if strict else times.reattach_s)
 
     def send_to_holder(self, job_id: str, make: Callable[[int], Any]) -> None:
         """Send ``make(lease)`` to whoever holds the job, if it is connected; a reattach sends it again."""

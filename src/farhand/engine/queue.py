@@ -29,7 +29,8 @@ _Entry = tuple[int, float, str, int, Job]
 class Waiting:
     """Why a job waits. ``code``: delayed (``until`` says how long), busy, no_worker, limit, or in_line.
 
-    ``refusals`` are the workers that were considered, each with the reason against it.
+    ``refusals`` are the workers that were considered, each with the reason against it, and those that are
+    offline and could take it.
     """
 
     code: str
@@ -72,7 +73,8 @@ def limit_of(job: Job) -> int | None:
     return job.settings.max_concurrent if job.kind == "run" else None
 
 
-def _moment(at: float) -> str:
+def moment(at: float) -> str:
+    """A moment in words."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
@@ -214,7 +216,7 @@ class Queue:
             return None
         if job.not_before > self._ripe_at:
             until = self.steady.shown(job.not_before)
-            return Waiting("delayed", f"waits until {_moment(until)}", until=until)
+            return Waiting("delayed", f"waits until {moment(until)}", until=until)
         lane = self.lane_of(job)
         reason = None if lane is None else self._reasons.get(lane)
         if lane is None or reason is None:
@@ -225,7 +227,7 @@ class Queue:
         if placement is None:
             placement = self._found[lane] = reason()
         code = "no_worker" if all(refusal.for_good for refusal in placement.refusals) else "busy"
-        return Waiting(code, placement.message, placement.refusals)
+        return Waiting(code, placement.message, placement.refusals + placement.away)
 
     def waiting_for(self, run: Run) -> Waiting | None:
         """Why a run waits in the queue: its own job, or the placed call that a called flow is; else None."""

@@ -41,11 +41,11 @@ class Rescuer(Service):
         self._consequences = consequences
         self._events = events
         self._wakeup = Wakeup()
-        self._started_at = time.monotonic()
+        fleet.began_at = time.monotonic()
 
     def begin(self) -> None:
         """The server's socket listens: absent workers are counted from now."""
-        self._started_at = time.monotonic()
+        self._fleet.began_at = time.monotonic()
         self.start()
 
     def look(self) -> None:
@@ -70,22 +70,15 @@ class Rescuer(Service):
         if member.state == OFFLINE:
             return [time.monotonic() + _RETRY_S] if member.holdings else []
         due = [self._lost_at(member)] if member.state == ONLINE else []
-        due.extend(self._expires_at(member, holding) for holding in member.holdings.values())
+        due.extend(self._fleet.expires_at(member, holding) for holding in member.holdings.values())
         if member.state == LOST or (member.state == AWAITED and not member.holdings):
-            due.append(self._expires_at(member, None))
+            due.append(self._fleet.expires_at(member, None))
         return due
 
     def _lost_at(self, member: Member) -> float:
         times = self._fleet.times
-        silent_at = (member.heard_at or self._started_at) + 3 * times.heartbeat_s
+        silent_at = (member.heard_at or self._fleet.began_at) + 3 * times.heartbeat_s
         return silent_at if member.closed_at is None else min(silent_at, member.closed_at + times.lost_s)
-
-    def _expires_at(self, member: Member, holding: Holding | None) -> float:
-        times = self._fleet.times
-        if member.heard_at is not None:
-            return member.heard_at + times.lease_s + times.margin_s
-        strict = holding is not None and holding.strict
-        return self._started_at + (times.lease_s + times.margin_s if strict else times.reattach_s)
 
     async def _examine(self, member: Member) -> None:
         if member.gate.locked():
@@ -94,8 +87,8 @@ class Rescuer(Service):
             now = time.monotonic()
             if member.state == ONLINE and self._lost_at(member) <= now:
                 await self.declare(member, LOST, "the worker is not heard of")
-            expired = [h for h in member.holdings.values() if self._expires_at(member, h) <= now]
-            idle = member.state in (LOST, AWAITED) and self._expires_at(member, None) <= now
+            expired = [h for h in member.holdings.values() if self._fleet.expires_at(member, h) <= now]
+            idle = member.state in (LOST, AWAITED) and self._fleet.expires_at(member, None) <= now
             if idle or (expired and len(expired) == len(member.holdings)):
                 await self.declare(member, OFFLINE, "its leases have run out")
             await self.take_back(member, expired, _LOST)
@@ -109,6 +102,9 @@ class Rescuer(Service):
             member.link.close(why)
             member.link = None
         now = time.time()
+        if state == OFFLINE:
+            member.away_at = now
+        self._consequences.reconsider(member)
         log.info("worker %s is %s: %s", member.name, state, why)
         try:
             # A worker that beats again is not stored as online: heartbeats never wait for the store.

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,10 +32,11 @@ from ..store.nested import Part
 from ..store.runs import Wanted
 from ..store.seeds import FAILURE, Seed
 from . import cursors
+from .adrift import Adrift, adrift, is_away, sentence
 from .audit import Told
 from .consequences import Consequences
 from .dispatcher import Dispatcher
-from .fleet import LOST, Fleet
+from .fleet import LOST, Fleet, Holding, Member
 from .handover import Grant
 from .masking import Masker
 from .queue import Queue
@@ -196,7 +197,7 @@ class Runs:
 
     async def get(self, id: str) -> Run:
         """The run of an id, or of the start of one."""
-        return self._explained(await self._stored(id))
+        return self._explained(await self._stored(id), adrift(self._fleet))
 
     async def _stored(self, id: str) -> Run:
         run = await self._store.runs.get(await self._whole(id))
@@ -221,7 +222,8 @@ class Runs:
         since_id = None if since is None else first_id(since)
         wanted = Wanted(flow, state, sweep, since_id, text, host, parent)
         page = await self._store.runs.page(limit, cursors.of_runs(cursor), wanted)
-        return Page([self._explained(run) for run in page.items], page.next)
+        lost = adrift(self._fleet)
+        return Page([self._explained(run, lost) for run in page.items], page.next)
 
     async def counts(self) -> dict[str, int]:
         """How many runs are in each state that is not the end of one."""
@@ -243,8 +245,14 @@ class Runs:
         return await self._store.tasks.page(part.root, after, limit, part.keys)
 
     def why_waiting(self, task: TaskRun) -> str:
-        """Why a placed call is still queued, in one sentence; empty when it is not."""
-        return self._queue.reason_of_job(task.placed or "") if task.state == "queued" else ""
+        """Why a placed call does not go on, in one sentence: it is queued, or its worker is not heard of;
+        empty where it goes on."""
+        if task.placed is None or task.state not in ("queued", "running"):
+            return ""
+        if task.state == "queued":
+            return self._queue.reason_of_job(task.placed)
+        held = self._fleet.holder(task.placed)
+        return sentence(self._fleet, *held) if held is not None and is_away(held[0]) else ""
 
     async def logs(self, id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
         """Log lines in the order they were recorded."""
@@ -290,7 +298,7 @@ class Runs:
             raise Usage(f"several runs begin with {prefix!r}; give more of the id")
         return found[0]
 
-    def _explained(self, run: Run) -> Run:
+    def _explained(self, run: Run, lost: Adrift) -> Run:
         """The run as people see it: no secret in its parameters, and with what only this process knows,
         why it waits, or that its worker is not heard of."""
         params = self._masker.json(run.params)
@@ -304,7 +312,16 @@ class Runs:
         member = self._fleet.get(run.worker) if run.worker and run.state in _HELD else None
         if member is not None and member.state == LOST:
             return replace(run, reason="worker_lost", message="worker went away mid-call")
-        return self._with_waiting_calls(run) if run.state == "running" else run
+        if run.state != "running":
+            return run
+        return self._with_waiting_calls(self._with_lost_calls(run, lost.get(run.id, ())))
+
+    def _with_lost_calls(self, run: Run, lost: Sequence[tuple[Member, Holding]]) -> Run:
+        """The run, saying of the first placed call whose worker is not heard of when it goes on."""
+        if not lost:
+            return run
+        name, why = lost[0][1].job.name, sentence(self._fleet, *lost[0])
+        return replace(run, message=f"{run.message}; {name} {why}{_others(len(lost))}")
 
     def _with_waiting_calls(self, run: Run) -> Run:
         """The run, saying of the first placed call that waits for a machine why it does."""
@@ -313,8 +330,11 @@ class Runs:
         job, why = next(told, (None, ""))
         if job is None:
             return run
-        others = f" (and {len(waiting) - 1} more of its calls)" if len(waiting) > 1 else ""
-        return replace(run, message=f"{run.message}; {job.name} {why}{others}")
+        return replace(run, message=f"{run.message}; {job.name} {why}{_others(len(waiting))}")
+
+
+def _others(count: int) -> str:
+    return f" (and {count - 1} more of its calls)" if count > 1 else ""
 
 
 def _with_point(series: Series | None, name: str, value: float) -> Series:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ..lifecycle import RUN, is_terminal
@@ -88,19 +89,19 @@ class Explanations:
 
     def _calls(self, run_id: str) -> list[WaitingCall]:
         """What its calls wait for, each reason once: a map may have thousands that wait for the same."""
-        alike: dict[tuple[str, str, str, float | None], list[Job]] = {}
+        first: dict[tuple[str, str, str, float | None], tuple[Job, Waiting]] = {}
+        count: Counter[tuple[str, str, str, float | None]] = Counter()
         for job in self._queue.waiting_calls(run_id):
             waiting = self._queue.waiting(job.id) or Waiting("in_line", "")
             key = (job.name, waiting.code, waiting.message, waiting.until)
-            alike.setdefault(key, []).append(job)
-        return [self._call(jobs) for jobs in alike.values()]
+            first.setdefault(key, (job, waiting))
+            count[key] += 1
+        return [_call(*of, count[key]) for key, of in first.items()]
 
-    def _call(self, jobs: list[Job]) -> WaitingCall:
-        first = jobs[0]
-        waiting = self._queue.waiting(first.id) or Waiting("in_line", "")
-        message = waiting.message or "is next in line"
-        until, refusals = waiting.until, waiting.refusals
-        return WaitingCall(first.name, first.key, len(jobs), waiting.code, message, until, refusals)
+
+def _call(first: Job, waiting: Waiting, count: int) -> WaitingCall:
+    message = waiting.message or "is next in line"
+    return WaitingCall(first.name, first.key, count, waiting.code, message, waiting.until, waiting.refusals)
 
 
 def _queued(run: Run, waiting: Waiting) -> tuple[str, str]:

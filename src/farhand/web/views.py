@@ -112,7 +112,8 @@ def _run_fields(run: Run) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TaskView(TaskRun):
-    """A task call. ``value`` and ``value_form`` are like a run's result; ``message`` says why it waits."""
+    """A task call. ``value`` and ``value_form`` are like a run's result; ``message`` says why it does not go
+    on."""
 
     value: Any = None
     error: Any = None
@@ -121,7 +122,7 @@ class TaskView(TaskRun):
 
 
 def task_view(task: TaskRun, message: str = "") -> TaskView:
-    """A task run for the API; ``message`` says why it waits, where it does."""
+    """A task run for the API; ``message`` says why it does not go on, where that is so."""
     shown = {field.name: getattr(task, field.name) for field in fields(task)}
     shown |= {"value": value_view(task.value), "error": error_view(task.error)}
     return TaskView(**shown, value_form=_form(task.value), message=message)

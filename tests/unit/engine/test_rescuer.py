@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from anyio import fail_after
+from anyio.lowlevel import checkpoint
 
 from farhand.engine import attachment as attachment_module
 from farhand.engine import rescuer as rescuer_module
 from farhand.engine.fleet import AWAITED, LOST, OFFLINE, ONLINE
 from farhand.engine.services import Services
 from farhand.errors import StoreFailed
-from farhand.model import JobSettings
+from farhand.model import Ask, JobSettings
 from farhand.store import Store
 from farhand_worker import protocol
 from tests.unit.engine.records import Clock, a_hello
@@ -305,5 +306,45 @@ async def test_a_start_finds_in_the_store_what_is_queued_and_who_holds_what(
         assert (box.state, box.instance, box.parallel) == (AWAITED, "i1", 2)
         assert (idle.state, idle.labels, idle.service_host) == (AWAITED, {"gpu"}, "idle.lan")
         assert (idle.capacity.cpus, idle.capacity.gpus, idle.capacity.ram_mb) == (8, 1, None)
+    finally:
+        await services.stop()
+
+
+async def test_what_prefers_a_worker_is_looked_at_again_when_that_is_offline(
+    world: World, clock: Clock
+) -> None:
+    """Also one that held nothing, whose end frees nothing."""
+    await world.attach(a_hello("server"))
+    _, link = await world.attach(a_hello("gpu-1"), ("gpu",))
+    world.attachments.closed(world.fleet.member("gpu-1"), link)
+    job = await world.start_run(ask=Ask(labels=("gpu",), policy="prefer"))
+    await world.hand_over()
+    assert (await world.job(job)).state == "queued"
+    world.wakeup.is_set = False
+    clock.now += EXPIRY_S
+    world.attachments.heard(world.fleet.member("server"))
+    await world.look()
+    await world.look()
+    assert world.fleet.member("gpu-1").state == OFFLINE
+    assert world.wakeup.is_set
+    await world.hand_over()
+    assert (await world.job(job)).worker == "server"
+
+
+async def test_a_worker_that_was_offline_before_a_start_is_still_named_by_what_waits_for_it(
+    world: World, store: Store, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    _, link = await world.attach(a_hello("gpu-1"), ("gpu",))
+    await world.attachments.leave(world.fleet.member("gpu-1"), link, "stopped")
+    job = await world.start_run(ask=Ask(labels=("gpu",)))
+    services = Services(store, tmp_path_factory.mktemp("home"), protocol.Times(), {})
+    await services.start()
+    try:
+        assert (services.fleet.member("gpu-1").state, services.fleet.candidates()) == (OFFLINE, [])
+        services.dispatcher.release()
+        with fail_after(10):
+            while "gpu-1 has label gpu" not in services.queue.reason_of_job(job.id):
+                await checkpoint()
+        assert "and is offline since 2023-" in services.queue.reason_of_job(job.id)
     finally:
         await services.stop()

@@ -9,12 +9,13 @@ from dataclasses import replace
 import pytest
 
 from farhand.engine.audit import Told
-from farhand.engine.fleet import Member
+from farhand.engine.fleet import LOST, Member
 from farhand.engine.runs import Runs
+from farhand.engine.why import Explanations
 from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage
 from farhand.model import Ask, AuditEntry, TaskRun
 from farhand_worker import protocol
-from tests.unit.engine.records import FLOW, FakeLink, a_job
+from tests.unit.engine.records import FLOW, FakeLink, a_hello, a_job
 from tests.unit.engine.world import World
 
 pytestmark = pytest.mark.anyio
@@ -121,6 +122,70 @@ async def test_a_run_that_waits_says_why(runs: Runs, world: World) -> None:
     assert (await runs.get(run.id)).message == (
         "waits for label gpu; no attached worker could ever take it: box has no label gpu"
     )
+
+
+async def test_a_run_that_waits_names_the_workers_that_are_offline_and_could_take_it(
+    runs: Runs, world: World
+) -> None:
+    await world.attach()
+    for name, labels in (("gpu-1", ("gpu",)), ("gpu-2", ("gpu", "big")), ("cpu-1", ())):
+        _, link = await world.attach(a_hello(name), labels)
+        await world.attachments.leave(world.fleet.member(name), link, "stopped")
+    machine = a_hello("slurm-1", ends_at=5e9)
+    _, link = await world.attach(machine, ("gpu",))
+    await world.attachments.leave(world.fleet.member("slurm-1"), link, "its time is up")
+    for name, at in (("gpu-1", 0.0), ("gpu-2", 60.0)):
+        world.fleet.member(name).away_at = at
+    run = await runs.start("fit", {"lr": 1})
+    await world.hand_over()
+    assert (await runs.get(run.id)).message == (
+        "waits for label gpu; no attached worker could ever take it: box has no label gpu"
+        "; gpu-2 has label gpu and is offline since 1970-01-01 00:01:00 UTC"
+        "; gpu-1 has label gpu and is offline since 1970-01-01 00:00:00 UTC"
+    )
+    why = await Explanations(runs, world.queue).why(run.id)
+    assert why.code == "no_worker"
+    assert [(each.worker, each.code, each.for_good) for each in why.considered] == [
+        ("box", "label_missing", True),
+        ("gpu-2", "offline", False),
+        ("gpu-1", "offline", False),
+    ]
+    assert (await world.operations.forget("gpu-2"), await world.operations.forget("gpu-1")) == (0, 0)
+    await world.hand_over()
+    assert "offline" not in (await runs.get(run.id)).message
+
+
+async def test_a_run_whose_placed_call_is_on_a_lost_worker_says_when_it_is_taken_up_again(
+    runs: Runs, world: World
+) -> None:
+    """Whoever looks on is told to look again; the call says the same; once the worker is back it is over."""
+    await world.attach()
+    run = await runs.start("weather", {})
+    await world.hand_over()
+    (job,) = [job for job in await world.store.jobs.held() if job.run == run.id]
+    await world.started(job)
+    _, link = await world.attach(a_hello("gpu-1"), ("gpu",))
+    gpu = world.fleet.member("gpu-1")
+    calls = [
+        a_job(f"c{n}", run=run.id, kind="call", key=f"k{n}", name="fit", lease=100 + n, worker="gpu-1")
+        for n in range(2)
+    ]
+    for call in calls:
+        world.fleet.hold(gpu, call, call.lease or 0)
+    task = TaskRun(run.id, "k0", 1, "fit", "running", placed="c0", worker="gpu-1")
+    assert ((await runs.get(run.id)).message, runs.why_waiting(task)) == ("running on box", "")
+    world.attachments.closed(gpu, link)
+    async with world.bus.subscribe() as notices:
+        await world.rescuer.declare(gpu, LOST, "the worker is not heard of")
+        assert (await anext(notices)).run == run.id
+    why = "is on gpu-1, which is not heard of; queued again in 18 s unless it comes back"
+    told = f"running on box; fit {why} (and 1 more of its calls)"
+    assert (await runs.get(run.id)).message == told
+    assert [each.message for each in (await runs.page(5)).items] == [told]
+    assert runs.why_waiting(task) == why
+    gpu.link = link
+    world.attachments.back(gpu)
+    assert ((await runs.get(run.id)).message, runs.why_waiting(task)) == ("running on box", "")
 
 
 async def test_a_run_whose_placed_call_waits_says_why(runs: Runs, world: World) -> None:
