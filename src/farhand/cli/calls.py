@@ -15,20 +15,21 @@ SHOWN_MAX = 50
 NEEDS_SHOWN = 5
 
 
-def print_calls(client: Client, run: str) -> None:
-    """Print the first calls of a run; nothing when it has made none."""
+def print_calls(client: Client, run: str, worker: str | None) -> None:
+    """Print the first calls of a run; nothing when it has made none. ``worker`` has what was not placed."""
     page = client.get(f"/runs/{segment(run)}/tasks", limit=SHOWN_MAX)
     if not page["items"]:
         return
     numbers = {task["key"]: task["number"] for task in page["items"]}
     click.echo("")
     print_table(
-        ("call", "task", "state", "took", "after", "says"),
+        ("call", "task", "state", "worker", "took", "after", "says"),
         [
             (
                 str(task["number"]),
                 _name(task),
                 task["state"],
+                task["worker"] or (worker if task["placed"] is None else None) or "-",
                 took(task["started_at"], task["ended_at"]),
                 _after(task, numbers),
                 _says(task),

@@ -131,7 +131,7 @@ def show(client: Client, run: str, as_json: bool) -> None:
     if found["attempts"]:
         click.echo("")
         _print_attempts(found["attempts"])
-    print_calls(client, found["id"])
+    print_calls(client, found["id"], found["worker"])
 
 
 def _print_attempts(attempts: list[Json]) -> None:

@@ -65,6 +65,7 @@ def show(client: Client, worker: str, as_json: bool) -> None:
             "state": f"{found['name']} {found['message']}",
             "labels": ", ".join(found["labels"]),
             "slots": str(found["parallel"]),
+            "warning": found["warning"],
             "runs": ", ".join(
                 f"{held['name']} ({held['run']})" for held in found["holds"] if held["kind"] != SERVICE
             ),
@@ -97,7 +98,9 @@ def _has(inventory: dict[str, Any]) -> str:
 
 
 def _state(worker: dict[str, Any]) -> str:
-    return "draining" if worker["draining"] and worker["state"] == "online" else worker["state"]
+    if worker["draining"] and worker["state"] == "online":
+        return "drained" if worker["drained"] else "draining"
+    return worker["state"]
 
 
 @workers.command()
@@ -139,7 +142,9 @@ def _say(answer: dict[str, Any], sentence: str, as_json: bool) -> None:
 def slots(client: Client, worker: str, slots: int, as_json: bool) -> None:
     """Give WORKER so many slots, until its program is started anew."""
     answer = client.patch(f"/workers/{segment(worker)}", {"parallel": slots})
-    _say(answer, f"{worker} has {answer['parallel']} slots", as_json)
+    _say(answer, f"{worker} has {answer['parallel']} slot{'s' * (answer['parallel'] != 1)}", as_json)
+    if answer["warning"]:
+        click.echo(f"warning: {answer['warning']}", err=True)
 
 
 @workers.command()

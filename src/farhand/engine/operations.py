@@ -43,8 +43,10 @@ class Operations:
         member = self._fleet.get(name)
         if member is not None:
             member.drained_by = by
-            _send(member, protocol.Set(draining=True))
+        # Told first: a worker that holds nothing says at once that it is drained.
         await self._events.tell("draining", name, f"{name} takes nothing new, as {by} ordered", by=by)
+        if member is not None:
+            _send(member, protocol.Set(draining=member.drained_by != ""))
         return True
 
     async def resume(self, name: str, by: str) -> bool:

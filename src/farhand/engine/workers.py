@@ -44,6 +44,29 @@ class WorkerStatus:
     used: Mapping[str, int] = field(default_factory=lambda: dict(NOTHING))
 
     @property
+    def drained(self) -> bool:
+        """Whether it takes nothing new and nothing is left on it."""
+        return self.draining and self.worker.state == ONLINE and not self.holds
+
+    @property
+    def shown(self) -> str:
+        """Its state in one word, as people are shown it."""
+        if self.draining and self.worker.state == ONLINE:
+            return "drained" if self.drained else "draining"
+        return self.worker.state
+
+    @property
+    def warning(self) -> str:
+        """What somebody may want to change about it: more slots than cores, as far as those are known."""
+        cores = (self.worker.reported.get("inventory") or {}).get("cpus")
+        if not cores or self.worker.state == OFFLINE or self.worker.parallel <= cores:
+            return ""
+        slots = self.worker.parallel
+        return (
+            f"{slots} slots are above the {_count(cores, 'core')} of that machine; the jobs will share them"
+        )
+
+    @property
     def slots_taken(self) -> int:
         """How many slots what it holds takes."""
         return sum(held.kind != SERVICE for held in self.holds)
@@ -108,15 +131,15 @@ class Workers:
 
     def _left_s(self, member: Member) -> float | None:
         """How long until the leases of a silent worker have run out, where it is known."""
-        times = self._fleet.times
-        if member.heard_at is None:
+        if not member.holdings:
             return None
-        return max(0.0, member.heard_at + times.lease_s + times.margin_s - time.monotonic())
+        ends = [self._fleet.expires_at(member, holding) for holding in member.holdings.values()]
+        return max(0.0, min(ends) - time.monotonic())
 
 
 def sentence(worker: Worker, draining: bool, held: int, left_s: float | None) -> str:
     """What state a worker is in, and what that means for work."""
-    jobs = "1 job" if held == 1 else f"{held} jobs"
+    jobs = _count(held, "job")
     if worker.state == OFFLINE:
         return "is offline" + (
             f"; it still drains when it is back, as {worker.drained_by} ordered" * draining
@@ -135,6 +158,10 @@ def sentence(worker: Worker, draining: bool, held: int, left_s: float | None) ->
     if free <= 0:
         return f"is busy: {held} of {worker.parallel} slots taken"
     return f"is there: {free} of {worker.parallel} slots free"
+
+
+def _count(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
 def _held(holding: Holding) -> Held:

@@ -31,13 +31,19 @@ Ordering = Annotated[Identity, Depends(require("workers"))]
 @dataclass(frozen=True, slots=True)
 class WorkerView(Worker):
     """A worker as it is now. ``message`` is a sentence about its state, ``holds`` what is in its slots,
-    ``used`` what that asked for, added up."""
+    ``used`` what that asked for, added up. ``drained``: it is ``draining``, and nothing is left on it.
+    ``warning`` is something about it that somebody may want to change, mostly empty."""
 
     message: str = ""
     draining: bool = False
+    drained: bool = False
+    warning: str = ""
     holds: tuple[Held, ...] = ()
     clock_ahead_s: float | None = None
     used: Mapping[str, int] = field(default_factory=dict)
+
+
+_TOLD = ("message", "draining", "drained", "warning", "holds", "clock_ahead_s", "used")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class Forgetting:
 
 def worker_view(status: WorkerStatus) -> WorkerView:
     """A worker for the API."""
-    told = {name: getattr(status, name) for name in ("message", "draining", "holds", "clock_ahead_s", "used")}
+    told = {name: getattr(status, name) for name in _TOLD}
     return WorkerView(**{known.name: getattr(status.worker, known.name) for known in fields(Worker)}, **told)
 
 

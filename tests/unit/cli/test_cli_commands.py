@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_a_run_is_shown_with_its_calls_and_what_they_needed(call: Call, services
     progress = {"at": 1.0, "done": 3, "total": 4, "message": "reading"}
     services.runs.task_runs = [
         TaskRun("0run1", "a", 1, "load", "completed"),
-        TaskRun("0run1", "b", 2, "fit", "running", index=0, needs=("a",), progress=progress),
+        TaskRun("0run1", "b", 2, "fit", "running", index=0, needs=("a",), progress=progress, worker="gpu-1"),
         TaskRun("0run1", "c", 3, "judge", "failed", needs=("a", "b"), error={"type": "E", "message": "no"}),
         TaskRun("0run1", "d", 4, "inner", "completed", flow_run="0run2"),
     ]
@@ -103,6 +104,32 @@ def test_a_run_is_shown_with_its_calls_and_what_they_needed(call: Call, services
     assert " ".join(lines[1]).endswith("1 3 of 4 (75%), reading")
     assert " ".join(lines[2]).endswith("1, 2 E: no")
     assert lines[3][-2:] == ["run", "0run2"]
+    assert [line[3] for line in lines] == ["server", "gpu-1", "server", "server"]
+
+
+def test_a_call_that_no_machine_has_had_yet_names_none(call: Call, services: FakeServices) -> None:
+    services.runs.task_runs = [TaskRun("0run1", "a", 1, "fit", "queued", placed="j2")]
+    assert call("runs", "show", "0run1").stdout.splitlines()[-1].split()[:4] == ["1", "fit", "queued", "-"]
+
+
+def test_whoever_sets_more_slots_than_cores_is_told(call: Call, services: FakeServices) -> None:
+    done = call("workers", "slots", "gpu1", "400")
+    assert (done.stdout, done.stderr) == ("gpu1 has 2 slots\n", "")
+    services.workers.items[0] = replace(
+        services.workers.items[0], parallel=400, reported={"inventory": {"cpus": 8}}
+    )
+    done = call("workers", "slots", "gpu1", "400")
+    words = "400 slots are above the 8 cores of that machine; the jobs will share them"
+    assert (done.stdout, done.stderr) == ("gpu1 has 400 slots\n", f"warning: {words}\n")
+    assert json.loads(call("workers", "show", "gpu1", "--json").stdout)["warning"] == words
+    assert words in call("workers", "show", "gpu1").stdout
+
+
+def test_a_worker_that_drained_is_shown_as_that(call: Call, services: FakeServices) -> None:
+    services.workers.items[0] = replace(services.workers.items[0], drained_by="anna")
+    assert call("workers", "list").stdout.splitlines()[1].split()[:2] == ["gpu1", "draining"]
+    services.workers.holds = ()
+    assert call("workers", "list").stdout.splitlines()[1].split()[:2] == ["gpu1", "drained"]
 
 
 def test_a_log_is_printed_as_it_was_written(call: Call, services: FakeServices) -> None:

@@ -7,7 +7,7 @@ import pytest
 from farhand.engine.fleet import OFFLINE, ONLINE
 from farhand.errors import Conflict, NotFound, Usage
 from farhand_worker import protocol
-from tests.unit.engine.records import a_hello
+from tests.unit.engine.records import FakeLink, a_hello
 from tests.unit.engine.world import World
 
 pytestmark = pytest.mark.anyio
@@ -15,6 +15,20 @@ pytestmark = pytest.mark.anyio
 
 def orders(link: object) -> list[tuple[int | None, bool | None]]:
     return [(order.parallel, order.draining) for order in link.of(protocol.Set)]  # type: ignore[attr-defined]
+
+
+class Telling(FakeLink):
+    """Remembers which events had been told when it was ordered something."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.told: list[list[str]] = []
+        self._events = world.worker_events
+
+    def send(self, message: object) -> None:
+        if isinstance(message, protocol.Set):
+            self.told.append([f"worker.{kind}" for kind in self._events.told])
+        super().send(message)
 
 
 async def test_a_worker_that_drains_is_handed_nothing_until_it_is_resumed(world: World) -> None:
@@ -30,6 +44,14 @@ async def test_a_worker_that_drains_is_handed_nothing_until_it_is_resumed(world:
     assert (await world.job(job)).state == "leased"
     assert orders(link) == [(None, True), (None, False)]
     assert await world.event_kinds() == ["worker.attached", "worker.draining", "worker.resumed"]
+
+
+async def test_that_a_worker_drains_is_told_before_it_is_asked_to(world: World) -> None:
+    """One that holds nothing answers at once that it is drained."""
+    link = Telling(world)
+    await world.attach(link=link)
+    await world.operations.drain("box", "anna")
+    assert link.told == [["worker.attached", "worker.draining"]]
 
 
 async def test_a_drain_that_a_person_ordered_outlives_the_workers_program(world: World) -> None:

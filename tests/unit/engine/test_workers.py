@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from farhand.engine.fleet import AWAITED, LOST, OFFLINE, ONLINE
-from farhand.engine.workers import Workers, sentence
+from farhand.engine.workers import Workers, WorkerStatus, sentence
 from farhand.errors import NotFound
 from farhand.model import Worker
+from farhand_worker import protocol
 from tests.unit.engine.records import a_hello
 from tests.unit.engine.world import World
 
@@ -47,6 +48,36 @@ async def test_a_worker_was_last_seen_when_it_was_last_heard(world: World) -> No
 async def test_an_unknown_worker_is_named(world: World) -> None:
     with pytest.raises(NotFound, match="there is no worker 'nope'"):
         await Workers(world.store, world.fleet).get("nope")
+
+
+async def test_a_worker_that_drains_is_drained_once_nothing_is_left_on_it(world: World) -> None:
+    _, _, job = await world.worker_with_job()
+    workers = Workers(world.store, world.fleet)
+    assert (await workers.get("box")).shown == "online"
+    await world.operations.drain("box", "anna")
+    assert ((await workers.get("box")).shown, (await workers.get("box")).drained) == ("draining", False)
+    job = await world.started(job)
+    await world.report(job, protocol.Result("completed", 3.0), first=2)
+    await world.attachments.drained(world.fleet.member("box"))
+    assert ((await workers.get("box")).shown, (await workers.get("box")).drained) == ("drained", True)
+    await world.operations.resume("box", "anna")
+    assert (await workers.get("box")).shown == "online"
+    kinds = await world.event_kinds()
+    assert kinds == ["worker.attached", "worker.draining", "worker.drained", "worker.resumed"]
+
+
+@pytest.mark.parametrize(
+    ("cpus", "state", "warns"), [(4, "online", True), (5, "online", False), (4, "offline", False)]
+)
+def test_more_slots_than_cores_are_worth_a_warning(cpus: int, state: str, warns: bool) -> None:
+    worker = replace(A, parallel=5, state=state, reported={"inventory": {"cpus": cpus}})
+    words = "5 slots are above the 4 cores of that machine; the jobs will share them"
+    assert WorkerStatus(worker, "").warning == (words if warns else "")
+
+
+def test_where_the_cores_are_not_known_there_is_nothing_to_warn_of() -> None:
+    for reported in ({}, {"inventory": {"gpus": 1}}):
+        assert WorkerStatus(replace(A, parallel=400, reported=reported), "").warning == ""
 
 
 A = Worker("box", "online", (), 2, "i1", "machine", "3.11", "0.1.0")

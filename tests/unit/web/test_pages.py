@@ -63,7 +63,7 @@ def test_every_link_and_file_of_a_page_is_relative_and_there(
         target = urljoin(f"http://127.0.0.1:8420/base{path}", link.replace("&amp;", "&"))
         assert target.startswith("http://127.0.0.1:8420/base/"), (path, link)
         here = target.replace("/base/", "/", 1)
-        posted = here.endswith(("/signout", "/start", "/pause", "/retry"))
+        posted = here.endswith(("/signout", "/start", "/pause", "/retry", "/slots"))
         if not posted and "stream" not in here:
             assert browser.get(here).status_code == 200, (path, link)
 
@@ -453,3 +453,19 @@ def test_the_graph_of_a_declared_flow_is_drawn_with_states_and_can_be_walked(
 def test_a_run_whose_calls_need_nothing_has_no_graph(app: Any, services: FakeServices) -> None:
     services.runs.task_runs = [TaskRun("0run1", "k", 1, "fit", "running")]
     assert "graph" not in signed_in(app).get("/runs/0run1/work").text
+
+
+def test_attempts_and_calls_lead_to_the_workers_that_had_them(app: Any, services: FakeServices) -> None:
+    services.runs.task_runs = [
+        TaskRun("0run1", "a", 1, "load", "completed"),
+        TaskRun("0run1", "b", 2, "fit", "running", placed="j2", worker="gpu-1"),
+        TaskRun("0run1", "c", 3, "fit", "queued", placed="j3"),
+    ]
+    page = signed_in(app).get("/runs/0run1").text
+    attempts, calls = page.partition("<h2>Attempts</h2>")[2].split("<h2>Tasks</h2>")
+    assert '<a href="../workers/server">server</a>' in attempts
+    assert re.findall(r'<td>(<a href="[^"]*workers/[^<]*</a>|–) ?(?:<span|</td>)', calls) == [
+        '<a href="../workers/server">server</a>',
+        '<a href="../workers/gpu-1">gpu-1</a>',
+        "–",
+    ]

@@ -9,6 +9,8 @@ import pytest
 
 from .fakes import FakeServices, caller, problem_of, signed_in
 
+SAME = {"sec-fetch-site": "same-origin"}
+
 
 def test_a_worker_is_shown_with_a_sentence_and_what_is_in_its_slots(app: Any) -> None:
     client = caller(app, "viewer-secret")
@@ -87,3 +89,39 @@ def test_the_list_leads_to_each_worker_and_says_to_admins_how_to_add_one(app: An
     page = signed_in(app).get("/workers").text
     assert 'href="./workers/gpu1"' in page
     assert "farhand workers invite" in page
+
+
+def test_the_console_shows_a_drained_worker_as_that(app: Any, services: FakeServices) -> None:
+    services.workers.items[0] = replace(services.workers.items[0], drained_by="anna")
+    for holds, state in ((services.workers.holds, "draining"), ((), "drained")):
+        services.workers.holds = holds
+        for page in ("/workers", "/workers/gpu1"):
+            assert f'<span class="pill {state}">' in signed_in(app).get(page).text
+        listed = caller(app, "viewer-secret").get("/api/v1/workers/gpu1").json()
+        assert (listed["draining"], listed["drained"]) == (True, state == "drained")
+
+
+def test_slots_are_set_in_the_console_and_more_than_there_are_cores_are_warned_of(
+    app: Any, services: FakeServices
+) -> None:
+    browser = signed_in(app)
+    page = browser.get("/workers/gpu1").text
+    assert 'action="../workers/gpu1/slots"' in page
+    assert "are above" not in page
+    services.workers.items[0] = replace(
+        services.workers.items[0], parallel=3, reported={"inventory": {"cpus": 1}}
+    )
+    answer = browser.post("/workers/gpu1/slots", data={"slots": "3"}, headers=SAME)
+    assert services.operations.orders == [("gpu1", "slots", 3)]
+    assert answer.url.path == "/workers/gpu1"
+    assert "3 slots are above the 1 core of that machine; the jobs will share them." in answer.text
+    for wrong in ("", "-1", "many", "\u0663"):
+        assert browser.post("/workers/gpu1/slots", data={"slots": wrong}, headers=SAME).status_code == 400
+    assert len(services.operations.orders) == 1
+
+
+def test_a_viewer_sets_no_slots(app: Any, services: FakeServices) -> None:
+    viewer = caller(app, "viewer-secret")
+    assert "/slots" not in viewer.get("/workers/gpu1").text
+    assert viewer.post("/workers/gpu1/slots", data={"slots": "3"}, headers=SAME).status_code == 403
+    assert services.operations.orders == []

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from typing import Any
+from urllib.parse import parse_qs, quote
 
-from fastapi import Request
-from starlette.responses import Response
+from fastapi import Depends, Request
+from starlette.responses import RedirectResponse, Response
 
+from ...engine.operations import SLOTS_MAX
 from ...engine.services import Services
-from ...errors import NotFound
+from ...errors import NotFound, Usage
 from ...model import Event
+from ..access import require
 from ..asking import Asking
+from ..audit import note
 from ..routing import Routes
 from ..settings import WebSettings
 from .lanes import LANE_HEIGHT, WIDTH, lanes
@@ -64,6 +68,18 @@ async def now(request: Request, name: str, services: Asking, visitor: Visitor) -
     return render(request, "worker_now.html", visitor, root="../", **await _shown(services, name))
 
 
+@router.post("/workers/{name}/slots", dependencies=[Depends(require("workers"))])
+async def set_slots(request: Request, name: str, services: Asking) -> Response:
+    """Give the worker so many slots, and show it again with what there is to say of that."""
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    given = "".join(form.get("slots", []))
+    if not given.isascii() or not given.isdigit():
+        raise Usage(f"a worker has between 0 and {SLOTS_MAX} slots, not {given!r}")
+    note(request, parallel=int(given[:9]))
+    await services.operations.set_slots(name, int(given[:9]))
+    return RedirectResponse(f"../{quote(name)}", status_code=303)
+
+
 async def _events(services: Services, name: str) -> list[Event]:
     return (await services.workers.events(RECENT, worker=name, kind="worker.")).items
 
@@ -82,4 +98,5 @@ async def _shown(services: Services, name: str) -> dict[str, Any]:
         "width": WIDTH,
         "events": await _events(services, name),
         "drift": services.fitness.drift(name),
+        "slots_max": SLOTS_MAX,
     }
