@@ -325,10 +325,24 @@ def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[La
 def test_a_cluster_without_a_route_to_the_server_works_through_its_login_node(
     hidden: tuple[Lab, Network], tmp_path: Path
 ) -> None:
-    """Runs, files, and a relay that is killed in mid-run: the same attempt goes on by the next one."""
+    """Runs, files, and a relay that is killed in mid-run: the same attempt goes on by the next one.
+
+    The nodes do not see the home of the login node: the relay is found by its address alone.
+    """
     lab, net = hidden
-    relay = {"relay": [sys.executable, "-m", "farhand_worker"], "relay_host": LOGIN_INSIDE}
-    lab.configure(route="ssh", engine_url=None, max_idle_s=30, **relay)
+    (tmp_path / "home").mkdir()
+    python = [sys.executable, "-m", "farhand_worker"]
+    elsewhere = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        'mount -t tmpfs none "$0" && exec "$@"',
+        f"{tmp_path}/home",
+    ]
+    relay = {"relay": ["env", f"HOME={tmp_path}/home", *python], "relay_host": LOGIN_INSIDE}
+    profile = {"worker": [*elsewhere, *python]}
+    lab.configure(route="ssh", engine_url=None, max_idle_s=30, profile=profile, **relay)
     deployment = lab.deployment.start()
     with net.inside("worker"), pytest.raises(OSError, match=r"unreachable|timed out"):
         socket.create_connection((SERVER, deployment.port), 1)

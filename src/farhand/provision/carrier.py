@@ -17,10 +17,13 @@ import ssl
 import tempfile
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
+from urllib.parse import urlsplit
 
 from farhand_worker.multiplex import CHUNK_BYTES, Broken, Multiplex, Stream, join
 from farhand_worker.racing import until_one_ends
+from farhand_worker.relay import PORT_TAKEN
 
 from ..engine.service import Service
 from .config import Settings
@@ -33,6 +36,8 @@ _GREETING_S = 30.0
 _END_S = 3.0
 _AGAIN_S, _AGAIN_S_MAX = 1.0, 30.0
 _STDERR_BYTES = 64 * 1024
+_TAKEN_MAX = 3
+"""So often in a row another program may have the relay's port before another port is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +58,18 @@ class Home:
 
 
 class Carrier(Service):
-    """One relay. ``url_file`` is where the cluster's machines find its address, empty while there is none."""
+    """One relay. ``url_file`` is where machines that see it find its address, empty while there is none.
+
+    Its port is kept in ``kept``: machines that see no file know the relay by that, also after a restart.
+    """
 
     name = "carrier"
 
-    def __init__(self, settings: Settings, home: Home, say: Callable[[str], None]) -> None:
+    def __init__(self, settings: Settings, home: Home, say: Callable[[str], None], kept: Path) -> None:
         super().__init__()
+        self._kept = kept
+        self._port = settings.relay_port or _read_port(kept)
+        self._taken = 0
         self._settings = settings
         self._home = home
         self._say = say
@@ -74,9 +85,27 @@ class Carrier(Service):
         key = ["-i", settings.ssh_key, "-o", "IdentitiesOnly=yes"] if settings.ssh_key else []
         relay = [*settings.relay, "relay", "--name", f"{settings.name}-{home.name}"]
         relay += ["--host", settings.relay_host] if settings.relay_host else []
+        relay += ["--port", str(self._port)] if self._port else []
         relay += ["--path", home.base_path] if home.base_path else []
         flags = [word for option in options for word in ("-o", option)]
         return ["ssh", "-T", *flags, *key, settings.login, shlex.join(relay)]
+
+    def _keep(self, port: int) -> None:
+        """The relay is to listen there from now on; 0: wherever it can."""
+        if port != self._port:
+            self._port = port
+            try:
+                self._kept.write_text(f"{port}\n")
+            except OSError as error:
+                log.error("the port of the relay could not be kept in %s: %s", self._kept, error)
+
+    def _note_end(self, code: int | None) -> None:
+        """A port that another program has is waited for a little; one that was set, for ever."""
+        self._taken = self._taken + 1 if code == PORT_TAKEN else 0
+        if self._taken >= _TAKEN_MAX and not self._settings.relay_port:
+            log.warning("provisioner %s: its relay takes another port", self._settings.name)
+            self._keep(0)
+            self._taken = 0
 
     async def _work(self) -> None:
         failures = 0
@@ -110,6 +139,7 @@ class Carrier(Service):
                 return _words(errors) or str(error)
             finally:
                 await _end(process)
+                self._note_end(process.returncode)
             return "it ended"
 
     async def _carry(self, process: asyncio.subprocess.Process, port: int) -> None:
@@ -130,6 +160,7 @@ class Carrier(Service):
         hello = json.loads(await asyncio.wait_for(multiplex.greeted(), _GREETING_S))
         self.url, self.url_file = str(hello["url"]), str(hello["file"])
         self._home.admit(self.url)
+        self._keep(urlsplit(self.url).port or 0)
         self.trouble = ""
         self._say("")
         log.info("provisioner %s: workers come by %s", self._settings.name, self.url)
@@ -158,6 +189,13 @@ class Carrier(Service):
         finally:
             for end in (writer, inner[1]):
                 end.close()
+
+
+def _read_port(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -59,6 +59,7 @@ class Settings:
     route: str = "direct"
     relay: tuple[str, ...] = ("farhand-worker",)
     relay_host: str = ""
+    relay_port: int = 0
     submit: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
     cancel: tuple[str, ...] = ()
@@ -171,6 +172,12 @@ def _host(value: Any) -> str:
     return value.lower()
 
 
+def _port(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1024 <= value <= 65535:
+        raise ValueError("is no port from 1024 to 65535")
+    return value
+
+
 def _login(value: Any) -> str:
     if _text(value) and re.fullmatch(r"(?!-)[^\s@]+@(?!-)[^\s@]+|(?!-)[^\s@]+", value) is None:
         raise ValueError("is no login such as user@host")
@@ -218,6 +225,7 @@ _TYPES: Mapping[str, tuple[_Readers, _Readers]] = {
             "route": _one_of("direct", "ssh"),
             "relay": _words,
             "relay_host": _host,
+            "relay_port": _port,
         },
         {"sbatch": _sbatch},
     ),
@@ -300,8 +308,10 @@ def _shown(value: Any) -> str:
 def _check_route(settings: Settings, where: str) -> None:
     """Through a login node there is no address of this server to name, and no link without TLS."""
     if settings.route != "ssh":
-        if settings.relay_host or settings.relay != Settings.__dataclass_fields__["relay"].default:
-            raise Usage(f"{where}: relay and relay_host are of the route ssh; set route, or leave them out")
+        of_relay = (settings.relay, settings.relay_host, settings.relay_port)
+        if of_relay != (("farhand-worker",), "", 0):
+            words = "relay, relay_host and relay_port"
+            raise Usage(f"{where}: {words} are of the route ssh; set route, or leave them out")
         return
     if not settings.login:
         raise Usage(f"{where}: the route ssh leads through a login node; name it with login")

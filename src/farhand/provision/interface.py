@@ -16,8 +16,8 @@ PENDING, RUNNING, ENDED = "pending", "running", "ended"
 class Order:
     """A machine to be had: ``name`` is what the scheduler is to know it by, and the worker's own.
 
-    ``token`` is the worker's credential; it belongs on standard input, never among arguments. ``url_file`` is
-    where its machine finds the address of a relay, in the place of ``url``.
+    ``token`` is the worker's credential; it belongs on standard input, never among arguments. ``url`` is that
+    of a relay where there is a ``url_file``: there its machine finds whether that has gone elsewhere.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How the workers of a provisioner reach the server: ``url``, or what ``url_file`` says at the time."""
+    """How workers reach the server: by ``url``, unless they see another one in ``url_file``."""
 
     url: str
     pin: str = ""

@@ -161,7 +161,8 @@ class Provisioning(Service):
                 desk = self._desks[settings.name] = Desk(settings, provisioner, self._machines, reach)
                 if settings.route == "ssh" and self._home is not None:
                     say = partial(desk.say, "relay")
-                    carrier = self._carriers[settings.name] = Carrier(settings, self._home(), say)
+                    kept = self._state / f"relay-{settings.name}.port"
+                    carrier = self._carriers[settings.name] = Carrier(settings, self._home(), say, kept)
                     carrier.start()
                 desk.start()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from farhand.provision import carrier as carrier_module
 from farhand.provision.carrier import Carrier, Home
 from farhand.provision.certificate import ensure
 from farhand.provision.config import Profile, Settings
@@ -49,7 +52,7 @@ async def carried(tmp_path: Path, **fields: Any) -> AsyncIterator[tuple[Carrier,
     tls, pin = ensure(tmp_path)
     port = server.sockets[0].getsockname()[1]
     home = Home("127.0.0.1", port, "/base", "ab12", pin, tls, admitted.append)
-    carrier = Carrier(Settings(**{**SETTINGS, **fields}), home, said.append)
+    carrier = Carrier(Settings(**{**SETTINGS, **fields}), home, said.append, tmp_path / "port")
     carrier.start()
     try:
         yield carrier, said, admitted
@@ -100,6 +103,55 @@ async def test_a_relay_that_cannot_be_started_is_shown_and_tried_again(
         scheduler.faults()
         await until(lambda: carrier.url_file)
         assert said[-1] == ""
+
+
+async def test_a_relay_that_is_started_again_listens_where_it_did(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
+    """Machines in a queue know it by that address, and may see no file of it."""
+    async with carried(tmp_path) as (carrier, _, _):
+        await until(lambda: carrier.url_file)
+        first = carrier.url
+    async with carried(tmp_path) as (carrier, _, _):
+        await until(lambda: carrier.url_file)
+        assert carrier.url == first
+        assert text_of(carrier.url_file) == first, "the earlier one has not taken the file away"
+
+
+async def test_a_relay_that_nobody_holds_any_more_gives_up_its_port_to_the_next(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
+    """B084: a login node may take hours to notice that a connection is dead."""
+    words = [*SETTINGS["relay"], "relay", "--name", "hpc-ab12", "--host", "127.0.0.1"]
+    pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+    left = await asyncio.create_subprocess_exec(*words, **pipes)
+    other = await asyncio.create_subprocess_exec(*words[:5], "hpc-other", **pipes)
+    assert left.stdout is not None
+    url = json.loads(b"{" + (await left.stdout.readuntil(b"}")).partition(b"{")[2])["url"]
+    (tmp_path / "port").write_text(url.rpartition(":")[2])
+    async with carried(tmp_path) as (carrier, _, _):
+        await until(lambda: carrier.url_file)
+        assert carrier.url == f"{url}/base"
+    assert await left.wait() < 0
+    assert other.returncode is None, "those of other servers stay"
+    other.kill()
+    await other.wait()
+
+
+async def test_a_port_that_another_program_has_is_left_to_it_after_some_tries(
+    scheduler: Scheduler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrier_module, "_AGAIN_S", 0.01)
+    with socket.create_server(("0.0.0.0", 0)) as other:
+        port = other.getsockname()[1]
+        (tmp_path / "port").write_text(str(port))
+        async with carried(tmp_path) as (carrier, said, _):
+            await until(lambda: carrier.url_file)
+            assert said[0].endswith(f"away: the relay cannot listen on port {port}: Address already in use")
+            assert f":{port}/" not in carrier.url
+        async with carried(tmp_path, relay_port=port) as (carrier, said, _):
+            await until(lambda: len(said) > carrier_module._TAKEN_MAX + 1)
+            assert carrier.url == "", "a port that was set is waited for"
 
 
 async def test_the_certificate_is_made_once(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_an_empty_variable_says_nothing() -> None:
 
 
 def test_what_a_server_tells_its_own_worker_has_no_variable() -> None:
-    hidden = ["url_file", "relayed", "token_fd", "cwd", "orphan_s"]
+    hidden = ["url_file", "relay_file", "token_fd", "cwd", "orphan_s"]
     assert [s.name for s in SETTINGS if not s.variable] == hidden
 
 

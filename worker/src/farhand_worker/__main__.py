@@ -68,8 +68,9 @@ def _settings(given: Dict[str, Any]) -> Tuple[Values, str]:
     """The settings in force, and the code of an invitation; no secret stays in the environment."""
     if platform.system() not in ("Linux", "Darwin"):
         raise Usage("farhand-worker runs on Linux and macOS; on Windows, run it in WSL")
-    # A server tells its own worker everything; the file of settings is for workers that people start.
-    directory = Path(given["checkout"] or ".").absolute() if given["url_file"] is None else None
+    # A server tells workers that it starts everything; the file of settings is for those that people start.
+    by_server = given["url_file"] is not None or given["relay_file"] is not None
+    directory = None if by_server else Path(given["checkout"] or ".").absolute()
     values = load(given, os.environ, directory)
     os.environ.pop(VARIABLE, None)
     return values, os.environ.pop(CODE_VARIABLE, "").strip()

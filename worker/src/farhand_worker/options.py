@@ -101,6 +101,7 @@ def options(values: Values, code: str = "") -> Options:
         checkout=_checkout(values["checkout"]),
         orphan_s=values["orphan_s"],
         allocation=allocated,
+        relayed=values["relay_file"] is not None,
         beside_server=beside_server,
         passing=allocated is not None and not values["state_dir"],
     )
@@ -111,7 +112,7 @@ def _said(value: Callable[[str], Optional[int]]) -> Said:
 
 
 def _address(values: Values) -> Callable[[], Address]:
-    """How to learn the address: fixed, or from a file that the server rewrites at each start."""
+    """How to learn the address: fixed, or from a file that the server, or a relay, rewrites at each start."""
     insecure: bool = values["insecure"]
     if values["url_file"] is not None:
         path = Path(values["url_file"])
@@ -119,7 +120,17 @@ def _address(values: Values) -> Callable[[], Address]:
     if values["url"] is None:
         raise Usage("the server's address is needed: --url https://HOST[:PORT][/BASE]")
     fixed = parse(values["url"], insecure)
+    if values["relay_file"] is not None:
+        return lambda: _relay(Path(values["relay_file"]), fixed, insecure)
     return lambda: fixed
+
+
+def _relay(path: Path, fixed: Address, insecure: bool) -> Address:
+    """Where the relay is now, if this machine sees what it wrote; else where it was, which it keeps to."""
+    try:
+        return parse(path.read_text(), insecure)
+    except OSError:
+        return fixed
 
 
 def _read_address(path: Path, insecure: bool) -> Address:

@@ -141,7 +141,7 @@ SETTINGS: Tuple[Setting, ...] = (
         keys=(),
     ),
     _row("url_file", units.text, "", keys=(), own=True),
-    _row("relayed", units.switch, "", keys=(), own=True, default=False),
+    _row("relay_file", units.text, "", keys=(), own=True),
     _row("token_fd", units.count, "", keys=(), own=True),
     _row("cwd", units.text, "", keys=(), own=True),
     _row("orphan_s", units.seconds, "", keys=(), own=True),

@@ -65,7 +65,7 @@ def worker(order: Order, settings: Settings, of_slurm: bool = True) -> str:
 def arguments(order: Order, settings: Settings) -> list[str]:
     """The worker's own options. What the machine has it finds out by itself."""
     profile = order.profile
-    there = ["--url-file", order.url_file, "--relayed"] if order.url_file else ["--url", order.url]
+    there = ["--url", order.url, *(["--relay-file", order.url_file] if order.url_file else [])]
     found = [*there, "--name", order.name, "--parallel", str(profile.parallel)]
     found += ["--labels", ",".join(profile.labels)] if profile.labels else []
     found += ["--pin", order.pin] if order.pin else []
