@@ -12,8 +12,8 @@ from tests.contract.conftest import Story
 pytestmark = pytest.mark.anyio
 
 
-def claim(job: str = "", key: str = "", slots: int = 1) -> Claim:
-    return Claim("w2", Capacity(slots), job, key)
+def claim(job: str = "", key: str = "", slots: int = 1, run: str = "") -> Claim:
+    return Claim("w2", Capacity(slots), job, key, run=run)
 
 
 async def test_a_call_is_queued_and_leased_in_the_transaction_that_records_it(story: Story) -> None:
@@ -21,7 +21,7 @@ async def test_a_call_is_queued_and_leased_in_the_transaction_that_records_it(st
     operations = story.store.database.operations
     recorded = await story.store.reports.record(
         parent.job.id, parent.job.lease or 0, "engine", 2, [story.call("a"), story.call("b")], story.now,
-        claims=[claim(key="a"), claim(key="b"), claim(key="c")],
+        claims=[claim(key=key, run=parent.job.run) for key in "abc"],
     )  # fmt: skip
     assert story.store.database.operations == operations + 1
     taken, full, unknown = recorded.leased

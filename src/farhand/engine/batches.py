@@ -25,18 +25,35 @@ _ENTRIES: Any = reduce(or_, map(_entry, protocol.EVENTS.values()))
 _FRAME: Any = msgspec.defstruct(
     "_Frame",
     [("job", str), ("lease", int), ("source", str), ("first", int), ("events", list[_ENTRIES])],
+    tag=protocol.Event.type,
 )
+_ACCEPTED: Any = msgspec.defstruct(
+    "_Accepted",
+    [("job", str), ("lease", int), ("started_at", float | None, None)],
+    tag=protocol.Accepted.type,
+)
+_SEVERAL: Any = msgspec.defstruct("_Several", [("messages", list[_FRAME | _ACCEPTED])])
 _HEAD = '{"type":"event",'
+_HEAD_OF_SEVERAL = '{"type":"several",'
 _decode = msgspec.json.Decoder(_FRAME, strict=False).decode
+_decode_several = msgspec.json.Decoder(_SEVERAL, strict=False).decode
 
 
-def quick(text: str) -> protocol.Event | None:
-    """The `Event` in a frame, with typed bodies for ``events``; None when this is not the way to read it."""
-    if not text.startswith(_HEAD):
-        return None
+def quick(text: str) -> list[Any] | None:
+    """The messages in a frame, `Event` with typed bodies for ``events``; None when this is not the way to
+    read it."""
     try:
-        frame = _decode(text)
+        if text.startswith(_HEAD):
+            return [_message(_decode(text))]
+        if text.startswith(_HEAD_OF_SEVERAL):
+            return list(map(_message, _decode_several(text).messages))
     except (msgspec.DecodeError, UnicodeEncodeError):
         return None
+    return None
+
+
+def _message(frame: Any) -> Any:
+    if type(frame) is _ACCEPTED:
+        return protocol.Accepted(frame.job, frame.lease, frame.started_at)
     bodies: list[Any] = [entry.body for entry in frame.events]
     return protocol.Event(frame.job, frame.lease, frame.source, frame.first, bodies)

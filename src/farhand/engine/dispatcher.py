@@ -12,7 +12,6 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 
@@ -25,12 +24,13 @@ from ..resources import lacks, to_go_on
 from ..store import Store
 from ..store.calls import called_by
 from ..store.jobs import Leased
+from ..store.reports import Report
 from ..suitability import last_word
 from .bus import Bus
 from .choosing import RESERVE_AFTER_S, Beyond, Choosing, Chosen
 from .consequences import Consequences
 from .fitness import ARGUMENTS, MISSING, Fitness
-from .fleet import Fleet, Member
+from .fleet import Fleet, Holding, Member
 from .handover import RETRY_S, Grant, HandOver
 from .queue import Lane, Order, Queue, limit_of, order_of
 from .service import Service, Wakeup, delay_until
@@ -227,26 +227,39 @@ class Dispatcher(Service):
 
     # ------------------------------------------------------------ ahead of a commit
 
-    def foresee(self, job_id: str, lease: int, worker: str, events: list[Any]) -> list[Grant]:
-        """Who gets what a report that is about to be recorded lets go: the slot of an attempt that ends,
-        and a worker for each call that it asks for and that nothing is queued before.
+    def foresee(self, reports: Sequence[Report], worker: str) -> list[Grant]:
+        """Who gets what reports that are about to be recorded let go: the slot of an attempt that ends,
+        and a worker for each call that they ask for and that nothing is queued before.
 
         Each grant is to be finished or undone.
         """
-        held = self._fleet.holder(job_id)
-        if self.holding_back or held is None or (held[0].name, held[1].lease) != (worker, lease):
+        if self.holding_back:
             return []
-        ends = type(events[-1]) in _ENDS
-        calls = [event for event in events if type(event) is protocol.Call and not event.ask.get("flavor")]
-        if not ends and not calls:
-            return []
+        ended: list[tuple[Member, Holding]] = []
+        calls: list[tuple[Job, protocol.Call]] = []
+        for report in reports:
+            held = self._fleet.holder(report.job)
+            if held is None or (held[0].name, held[1].lease) != (worker, report.lease):
+                continue
+            if type(report.events[-1]) in _ENDS:
+                ended.append(held)
+            calls += [
+                (held[1].job, event)
+                for event in report.events
+                if type(event) is protocol.Call and not event.ask.get("flavor")
+            ]
+        return self._foreseen(ended, calls) if ended or calls else []
+
+    def _foreseen(
+        self, ended: list[tuple[Member, Holding]], calls: list[tuple[Job, protocol.Call]]
+    ) -> list[Grant]:
         self._grants = grants = list[Grant]()
         try:
-            if ends:
-                held[0].part_with(lease)
-            if ends or self._wakeup.is_set:
+            for member, holding in ended:
+                member.part_with(holding.lease)
+            if ended or self._wakeup.is_set:
                 self._pass()
-            self._place_ahead(held[1].job, calls)
+            self._place_ahead(calls)
         finally:
             self._grants = None
         return grants
@@ -283,19 +296,20 @@ class Dispatcher(Service):
         for grant, made in zip(grants, leased, strict=True):
             self._hands.finish(grant, made)
 
-    def undo(self, job_id: str, lease: int, grants: list[Grant]) -> None:
-        """The report was not recorded."""
-        held = self._fleet.holder(job_id)
-        if held is not None and held[1].lease == lease:
-            held[0].keep(lease)
+    def undo(self, reports: Sequence[Report], grants: list[Grant]) -> None:
+        """The reports were not recorded."""
+        for report in reports:
+            held = self._fleet.holder(report.job)
+            if held is not None and held[1].lease == report.lease:
+                held[0].keep(report.lease)
         for grant in grants:
             self._hands.undo(grant)
 
-    def _place_ahead(self, parent: Job, calls: list[protocol.Call]) -> None:
+    def _place_ahead(self, calls: list[tuple[Job, protocol.Call]]) -> None:
         """Choose for calls that are about to be queued, as long as they would be first in their lanes."""
         now = self._now()
         full: set[Lane] = set()
-        for event in calls:
+        for parent, event in calls:
             try:
                 job = called_by(parent, event, f"{parent.id} {event.key}", now)
             except msgspec.ValidationError:

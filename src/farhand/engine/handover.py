@@ -54,7 +54,9 @@ class Grant:
         """What the store is asked for."""
         member = self.chosen.member
         job = "" if self.key else self.job.id
-        return Claim(member.name, member.capacity, job, self.key, member.git, self.chosen.fell_back)
+        return Claim(
+            member.name, member.capacity, job, self.key, member.git, self.chosen.fell_back, self.job.run
+        )
 
 
 class HandOver:

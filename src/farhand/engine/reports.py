@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,12 +11,11 @@ import msgspec
 from farhand_worker import protocol
 
 from ..store import Store
-from ..store.changes import Recorded
+from ..store.reports import Report
 from ..store.tasks import outcome_body
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .fleet import Fleet
-from .handover import Grant
 from .importchecks import ImportChecks
 
 _PAGE_BYTES = protocol.FRAME_BYTES_MAX // 2
@@ -48,41 +47,37 @@ class Reports:
         Raises `StaleLease`, `StoreFailed` (try again), or `ProtocolViolation` for a batch that is malformed
         or leaves a gap.
         """
-        kinds = set(map(type, event.events))
-        events = [_typed(entry) for entry in event.events] if list in kinds else event.events
         if self._imports.owns(event.job):
+            events = _typed(event).events
             return self._imports.record(event.job, event.lease, event.source, event.first, events, worker)
-        recorded, grants = await self._record(event, events, worker)
-        started = protocol.Started in (kinds if events is event.events else map(type, events))
-        if self._fleet.reported(event.job, event.lease, time.monotonic(), started):
-            self._limited()
-        self._consequences.follow(recorded.changes)
-        if self._dispatcher is not None:
-            self._dispatcher.finish(grants, recorded.leased)
-        return recorded.seq
+        return (await self._record([_typed(event)], worker))[0]
 
-    async def _record(
-        self, event: protocol.Event, events: list[Any], worker: str
-    ) -> tuple[Recorded, list[Grant]]:
-        """Record a batch, and in its transaction the leases of jobs that need what it lets go."""
+    async def record_all(self, events: Sequence[protocol.Event], worker: str) -> Sequence[int]:
+        """Record batches in one transaction, all or none of them; else as `record` does each."""
+        if any(self._imports.owns(event.job) for event in events):
+            return [await self.record(event, worker) for event in events]
+        return await self._record(list(map(_typed, events)), worker)
+
+    async def _record(self, reports: list[Report], worker: str) -> Sequence[int]:
+        """Record batches, and in their transaction the leases of jobs that need what they let go."""
         dispatcher = self._dispatcher
-        grants = [] if dispatcher is None else dispatcher.foresee(event.job, event.lease, worker, events)
+        grants = [] if dispatcher is None else dispatcher.foresee(reports, worker)
+        claims = [grant.claim for grant in grants]
         try:
-            recorded = await self._store.reports.record(
-                event.job,
-                event.lease,
-                event.source,
-                event.first,
-                events,
-                time.time(),
-                worker,
-                [grant.claim for grant in grants],
-            )
+            recorded = await self._store.reports.record_all(reports, time.time(), worker, claims)
         except BaseException:  # what was foreseen is not so, also after a cancel
             if dispatcher is not None:
-                dispatcher.undo(event.job, event.lease, grants)
+                dispatcher.undo(reports, grants)
             raise
-        return recorded, grants
+        now = time.monotonic()
+        for report in reports:
+            started = any(type(event) is protocol.Started for event in report.events)
+            if self._fleet.reported(report.job, report.lease, now, started):
+                self._limited()
+        self._consequences.follow(recorded.changes)
+        if dispatcher is not None:
+            dispatcher.finish(grants, recorded.leased)
+        return recorded.seqs
 
     async def kept(self, job_id: str, after: int) -> dict[str, Any]:
         """A page of the outcomes that earlier attempts of this job kept, for the engine to replay."""
@@ -105,10 +100,16 @@ class Reports:
         return await self._store.reports.is_current(job_id, lease, worker)
 
 
-def _typed(entry: Any) -> Any:
-    """The event in an entry of a frame; what was read the quick way is one already."""
-    if type(entry) is not list:
-        return entry
+def _typed(event: protocol.Event) -> Report:
+    """The batch in a frame, with its events by type; what was read the quick way has them already."""
+    events: list[Any] = event.events
+    if any(type(entry) is list for entry in events):
+        events = list(map(_typed_entry, events))
+    return Report(event.job, event.lease, event.source, event.first, events)
+
+
+def _typed_entry(entry: Any) -> Any:
+    """The event in an entry of a frame."""
     try:
         kind, body = entry[0], entry[1]
         return msgspec.convert(body, protocol.EVENTS[kind], strict=False)

@@ -94,4 +94,5 @@ class Endpoint:
             labels=sorted(attached.member.labels),
             limits=services.limits,
             blobs=services.blob_probe,
+            several=True,
         )

@@ -38,14 +38,15 @@ class Session:
         self._handoffs: dict[tuple[str, int], float] = {}
         self.state = GREETING
 
-    def receive(self, text: str) -> Any:
-        """The message in a frame, when it may come now."""
-        message = quick(text) or _typed(protocol.decode(text))
-        if self.state == GREETING and not isinstance(message, protocol.Hello):
-            raise protocol.ProtocolViolation(f"a session begins with hello, not {message.type}")
-        if self.state == ATTACHED and not isinstance(message, _FROM_AGENT):
-            raise protocol.ProtocolViolation(f"{message.type} may not come from a worker now")
-        return message
+    def receive(self, text: str) -> list[Any]:
+        """The messages in a frame, when they may come now."""
+        messages = quick(text) or list(map(_typed, protocol.each_of(protocol.decode(text))))
+        for message in messages:
+            if self.state == GREETING and not isinstance(message, protocol.Hello):
+                raise protocol.ProtocolViolation(f"a session begins with hello, not {message.type}")
+            if self.state == ATTACHED and not isinstance(message, _FROM_AGENT):
+                raise protocol.ProtocolViolation(f"{message.type} may not come from a worker now")
+        return messages
 
     def greet(self, hello: protocol.Hello, labels: tuple[str, ...]) -> protocol.Refused | None:
         """Whether this worker can be spoken to at all; a refusal here is final."""

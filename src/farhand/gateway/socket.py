@@ -1,7 +1,8 @@
 """The websocket shell around a `Session`: reads frames, sends frames, and waits for the store elsewhere.
 
 Heartbeats are answered in the reading loop itself and wait for nothing. Reports are recorded by tasks that
-start in the order of the frames, so that many of them share a commit; each is acknowledged after it.
+start in the order of the frames, so that many of them share a commit; each is acknowledged after it. What
+is there to be sent at the same time goes in one frame, to a worker that reads `Several`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from itertools import groupby
 from typing import Any, ClassVar
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -38,6 +40,8 @@ _BROKEN = {
 """What the websocket itself refuses, by the code that it closes with."""
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
 _GREETINGS = (protocol.Welcome, protocol.Refused)
+_TOGETHER = protocol.BATCH_BYTES
+"""A frame of several messages is no larger."""
 
 
 class Socket:
@@ -68,6 +72,7 @@ class Socket:
         self._early: list[Any] = []
         self._member: Member | None = None
         self._watching_handoffs = False
+        self._several = False
 
     # ------------------------------------------------------------ the link
 
@@ -135,13 +140,20 @@ class Socket:
         self.close("its token has been revoked")
 
     async def _send_frames(self) -> None:
+        frame: str | tuple[int, str] | None = None
         while True:
-            frame = await self._outgoing.get()
+            texts: list[str] = []
+            frame = frame or await self._outgoing.get()
+            while isinstance(frame, str) and (not texts or sum(map(len, texts)) + len(frame) <= _TOGETHER):
+                texts.append(frame)
+                several = self._several and not self._outgoing.empty()
+                frame = self._outgoing.get_nowait() if several else None
             try:
-                if isinstance(frame, tuple):
+                if texts:
+                    await self._websocket.send_text(protocol.encode_several(texts))
+                elif isinstance(frame, tuple):
                     await self._websocket.close(*frame)
                     return
-                await self._websocket.send_text(frame)
             except (WebSocketDisconnect, RuntimeError, OSError):
                 return
 
@@ -163,7 +175,13 @@ class Socket:
 
     async def _take(self, text: str) -> None:
         try:
-            await self._handle(self._session.receive(text))
+            messages = self._session.receive(text)
+            for kind, alike in groupby(messages, key=type):
+                if kind is protocol.Event:
+                    self._on_events(list(alike))
+                    continue
+                for message in alike:
+                    await self._HANDLERS[kind](self, message)
         except protocol.ProtocolViolation as violation:
             self._violated(str(violation))
         except Exception:  # whatever it was: the worker tries again, and its engines go on meanwhile
@@ -174,9 +192,6 @@ class Socket:
         """The worker broke the protocol: said in the log, and in the reason of the close by its name."""
         log.warning("worker %s broke the protocol: %s", self._credential.name, what)
         self._close(_VIOLATION, f"{protocol.ProtocolViolation.code}: {what}")
-
-    async def _handle(self, message: Any) -> None:
-        await self._HANDLERS[type(message)](self, message)
 
     # ------------------------------------------------------------ what a worker says
 
@@ -191,6 +206,7 @@ class Socket:
             self._close(_ORDERLY, answer.code)
             return
         self._member = answer.member
+        self._several = hello.several
         self.send(self._welcome(hello, answer, self._session.version(hello)))
         self._session.attached()
         for early in self._early:
@@ -212,9 +228,10 @@ class Socket:
     async def _on_accepted(self, accepted: protocol.Accepted) -> None:
         self._session.accepted(accepted.job, accepted.lease)
 
-    async def _on_event(self, event: protocol.Event) -> None:
-        self._session.accepted(event.job, event.lease)
-        self._spawn(self._record(event))
+    def _on_events(self, events: list[protocol.Event]) -> None:
+        for event in events:
+            self._session.accepted(event.job, event.lease)
+        self._spawn(self._record_all(events))
 
     async def _on_request(self, request: protocol.Request) -> None:
         self._spawn(self._reply(request))
@@ -237,7 +254,6 @@ class Socket:
         protocol.Hello: _on_hello,
         protocol.Heartbeat: _on_heartbeat,
         protocol.Accepted: _on_accepted,
-        protocol.Event: _on_event,
         protocol.Request: _on_request,
         protocol.Drained: _on_drained,
         protocol.Bye: _on_bye,
@@ -255,6 +271,25 @@ class Socket:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _record_all(self, events: list[protocol.Event]) -> None:
+        """Record what came in one frame in one transaction; what is refused there, each on its own."""
+        if len(events) > 1:
+            try:
+                seqs = await self._reports.record_all(events, self._credential.name)
+            except (FarhandError, protocol.ProtocolViolation) as error:
+                log.debug("%d reports are recorded one by one: %s", len(events), error)
+            except Exception:  # whatever it was, it is looked at once more for each of them
+                log.exception("%d reports could not be stored together", len(events))
+            else:
+                for event, seq in zip(events, seqs, strict=True):
+                    self._acknowledge(event, seq)
+                return
+        for event in events:
+            await self._record(event)
+
+    def _acknowledge(self, event: protocol.Event, seq: int) -> None:
+        self.send(protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq))
+
     async def _record(self, event: protocol.Event) -> None:
         try:
             seq = await self._reports.record(event, self._credential.name)
@@ -269,7 +304,7 @@ class Socket:
             log.exception("a report of job %s could not be stored", event.job)
             self._close(_TRY_AGAIN, "the report could not be stored; send it again")
         else:
-            self.send(protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq))
+            self._acknowledge(event, seq)
 
     async def _reply(self, request: protocol.Request) -> None:
         try:

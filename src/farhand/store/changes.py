@@ -66,11 +66,16 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The last event number recorded of a spool, what the batch changed, and what came of its claims."""
+    """The last event number recorded of each spool, what the reports changed, and what came of the claims."""
 
-    seq: int
+    seqs: tuple[int, ...]
     changes: Changes
     leased: tuple[Leased | None, ...] = ()
+
+    @property
+    def seq(self) -> int:
+        """The number of the last spool; there may be no other."""
+        return self.seqs[-1]
 
 
 @dataclass(slots=True)

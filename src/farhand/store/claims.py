@@ -19,7 +19,7 @@ from .moves import load_job_and_run, load_run
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A worker for a job: a queued one, or the call with ``key`` that this very report places.
+    """A worker for a job: a queued one, or the call with ``key`` of ``run`` that this very report places.
 
     The rest is as in `Jobs.lease`.
     """
@@ -30,14 +30,19 @@ class Claim:
     key: str = ""
     git: str = ""
     fell_back: bool = False
+    run: str = ""
 
 
 def settle_claims(
     connection: Connection, effects: Effects, claims: Sequence[Claim], now: float
 ) -> tuple[Leased | None, ...]:
     """A lease for each claim, or None, as `Jobs.lease` gives them; what got one never was in the queue."""
-    placed = {job.key: job for job in effects.enqueued.values() if job.attempt == 0}
-    return tuple(_settle(connection, effects, claim, placed.get(claim.key), now) for claim in claims)
+    if not claims:
+        return ()
+    placed = {(job.run, job.key): job for job in effects.enqueued.values() if job.attempt == 0}
+    return tuple(
+        _settle(connection, effects, claim, placed.get((claim.run, claim.key)), now) for claim in claims
+    )
 
 
 def _settle(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -72,6 +72,16 @@ _EXITS = {
 """Reasons an agent may give for an engine's end → the reason that is shown."""
 
 
+class Report(NamedTuple):
+    """A batch of events of one spool; ``events[0]`` has the number ``first``."""
+
+    job: str
+    lease: int
+    source: str
+    first: int
+    events: list[Any]
+
+
 class Reports:
     """Records reports, and ends leases that nobody reports under any more."""
 
@@ -89,27 +99,34 @@ class Reports:
         worker: str | None = None,
         claims: Sequence[Claim] = (),
     ) -> Recorded:
-        """Record a batch, from ``worker`` where one is named; ``events[0]`` has the number ``first``.
+        """Record one batch, as `record_all` does."""
+        report = Report(job_id, lease, source, first, events)
+        return await self.record_all([report], now, worker, claims)
 
-        ``claims`` are leases to make of what it lets go.
+    async def record_all(
+        self,
+        reports: Sequence[Report],
+        now: float,
+        worker: str | None = None,
+        claims: Sequence[Claim] = (),
+    ) -> Recorded:
+        """Record batches in their order, from ``worker`` where one is named, all of them or none.
 
-        Raises `StaleLease` when it holds anything new and ``lease`` is not the job's current one, or is
+        ``claims`` are leases to make of what they let go.
+
+        Raises `StaleLease` when one holds anything new and its ``lease`` is not the job's current one, or is
         another worker's; `ProtocolViolation` when events are missing before it, or it is not what a peer may
         send.
         """
         with _theirs():
             try:
                 return await self._database.write(
-                    lambda connection: _record(
-                        connection, job_id, lease, source, first, events, now, worker, claims
-                    )
+                    lambda connection: _record_all(connection, reports, now, worker, claims)
                 )
             except UnicodeEncodeError:  # half a surrogate pair, which is text in Python and nowhere else
-                cleaned = [storable(event) for event in events]
+                cleaned = [report._replace(events=list(map(storable, report.events))) for report in reports]
                 return await self._database.write(
-                    lambda connection: _record(
-                        connection, job_id, lease, source, first, cleaned, now, worker, claims
-                    )
+                    lambda connection: _record_all(connection, cleaned, now, worker, claims)
                 )
 
     async def mark_overlap(self, worker: str, leases: list[int]) -> None:
@@ -159,22 +176,27 @@ _FIND = (
 _RUN_AT = 1 + len(JOBS.columns.split(", "))
 
 
-def _record(
+def _record_all(
     connection: Connection,
-    job_id: str,
-    lease: int,
-    source: str,
-    first: int,
-    events: list[Any],
+    reports: Sequence[Report],
     now: float,
     worker: str | None,
     claims: Sequence[Claim],
 ) -> Recorded:
+    effects = Effects()
+    seqs = tuple(_record(connection, effects, report, now, worker) for report in reports)
+    leased = settle_claims(connection, effects, claims, now)
+    return Recorded(seqs, effects.freeze(), leased)
+
+
+def _record(connection: Connection, effects: Effects, report: Report, now: float, worker: str | None) -> int:
+    """Record one batch; the last number that is recorded of its spool."""
+    job_id, lease, source, first, events = report
     row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
     recorded = 0 if row is None else int(row[0] or 0)
     last = first + len(events) - 1
     if last <= recorded:
-        return Recorded(recorded, Changes(), settle_claims(connection, Effects(), claims, now))
+        return recorded
     if first < 1:
         raise ProtocolViolation(f"events are numbered from 1, not from {first}")
     job = None if row is None else JOBS.load(row[1:_RUN_AT])
@@ -182,15 +204,13 @@ def _record(
         raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
     if first > recorded + 1:
         raise ProtocolViolation(f"events {recorded + 1} to {first - 1} of job {job_id} are missing")
-    effects = Effects()
     _apply(connection, effects, job, row[_RUN_AT:], events[recorded + 1 - first :], now)
     connection.execute(
         "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
         (job_id, lease, source, last),
     )
-    leased = settle_claims(connection, effects, claims, now)
-    return Recorded(last, effects.freeze(), leased)
+    return last
 
 
 class _Reported(Batch):

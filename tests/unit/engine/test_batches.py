@@ -35,17 +35,25 @@ def frame(events: list[Any]) -> str:
 @given(events=EVENTS)
 def test_both_ways_read_the_same(events: list[Any]) -> None:
     text = frame(events)
-    found = quick(text)
-    assert found is not None
+    (found,) = quick(text) or []
     long = protocol.decode(text)
     assert (found.job, found.lease, found.source, found.first) == ("job", 7, "engine", 3)
-    assert found.events == [_typed(entry) for entry in long.events]
+    assert found.events == _typed(long).events
+
+
+def test_several_messages_in_one_frame_are_read_in_their_order() -> None:
+    texts = [frame([protocol.Log(1.0, "x")]), protocol.encode(protocol.Accepted("j", 2)), frame([])]
+    found = quick(protocol.encode_several(texts)) or []
+    assert [type(message) for message in found] == [protocol.Event, protocol.Accepted, protocol.Event]
+    assert found[:2] == [
+        protocol.Event("job", 7, "engine", 3, [protocol.Log(1.0, "x")]),  # type: ignore[list-item]
+        protocol.Accepted("j", 2),
+    ]
 
 
 def test_digests_after_the_body_are_passed_over() -> None:
     text = protocol.encode_events("j", 1, "engine", 1, ['["log",{"at":1,"text":"x"},["sha256:0"]]'])
-    found = quick(text)
-    assert found is not None
+    (found,) = quick(text) or []
     assert found.events == [protocol.Log(1.0, "x")]
 
 
@@ -53,6 +61,7 @@ def test_digests_after_the_body_are_passed_over() -> None:
     "text",
     [
         protocol.encode(protocol.Heartbeat(1)),
+        protocol.encode_several([protocol.encode(protocol.Heartbeat(1)), frame([])]),
         protocol.encode_events("j", 1, "engine", 1, ['["log",{"at":1,"text":"half a \\ud800"}]']),
         protocol.encode_events("j", 1, "engine", 1, ['["unheard of",{}]']),
         protocol.encode_events("j", 1, "engine", 1, ['["log",{"at":1}]']),

@@ -50,7 +50,7 @@ def frame(message: Any, **changes: Any) -> str:
 
 def test_a_session_begins_with_hello(session: Session) -> None:
     assert session.state == GREETING
-    assert session.receive(frame(a_hello())) == a_hello()
+    assert session.receive(frame(a_hello())) == [a_hello()]
 
 
 @pytest.mark.parametrize("message", FROM_AGENT + FROM_SERVER, ids=lambda message: message.type)
@@ -62,7 +62,21 @@ def test_nothing_else_may_come_first(session: Session, message: Any) -> None:
 @pytest.mark.parametrize("message", FROM_AGENT, ids=lambda message: message.type)
 def test_an_attached_worker_may_say(attached: Session, message: Any) -> None:
     assert attached.state == ATTACHED
-    assert attached.receive(frame(message)) == message
+    assert attached.receive(frame(message)) == [message]
+
+
+def test_several_messages_may_come_in_one_frame(attached: Session) -> None:
+    text = protocol.encode_several([protocol.encode(message) for message in FROM_AGENT])
+    assert attached.receive(text) == FROM_AGENT
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [[{"type": "several", "messages": []}], [{"type": "cancel", "job": "j", "lease": 1}], [7], ["x"]],
+)
+def test_what_may_not_come_may_not_come_among_several(attached: Session, messages: list[Any]) -> None:
+    with pytest.raises(protocol.ProtocolViolation):
+        attached.receive(json.dumps({"type": "several", "messages": messages}))
 
 
 @pytest.mark.parametrize("message", [a_hello(), *FROM_SERVER], ids=lambda message: message.type)
@@ -119,7 +133,7 @@ def test_a_hello_with_a_field_of_another_type_is_the_peers_fault(
 
 
 def test_a_field_that_a_newer_peer_knows_is_passed_over(session: Session) -> None:
-    assert session.receive(frame(a_hello(), mood="fine")) == a_hello()
+    assert session.receive(frame(a_hello(), mood="fine")) == [a_hello()]
 
 
 @settings(max_examples=50)

@@ -149,6 +149,7 @@ class Attendance:
                 self._holdings.next_report,
                 self._receive,
                 self._holdings.behind,
+                welcome.several,
             )
             self._holdings.resume(welcome.resume)
             await self._session.run()
@@ -218,6 +219,7 @@ class Attendance:
             ends_at=None if self._options.allocation is None else self._options.allocation.ends_at,
             hosts=True,
             tunnels=True,
+            several=True,
         )
 
     def _welcome(self, message: Welcome, sent_at: float, address: Address) -> None:

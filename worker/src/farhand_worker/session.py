@@ -12,7 +12,16 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from .clock import lease_now
-from .protocol import Bye, Heartbeat, ProtocolViolation, decode, encode
+from .protocol import (
+    BATCH_BYTES,
+    Bye,
+    Heartbeat,
+    ProtocolViolation,
+    decode,
+    each_of,
+    encode,
+    encode_several,
+)
 
 _BEATS_UNANSWERED = 3
 _GOODBYE_S = 0.5
@@ -25,7 +34,8 @@ class SessionOver(Exception):
 class Session:
     """Sends control messages before reports, beats, and hands on what arrives.
 
-    ``reports`` gives the next frame of reports that may go, or None; ``receive`` gets each message.
+    ``reports`` gives the next frame of reports that may go, or None; ``receive`` gets each message. What is
+    there to be said at the same time travels together, to a server that reads ``several`` in one frame.
     """
 
     def __init__(
@@ -35,13 +45,16 @@ class Session:
         reports: Callable[[], Optional[str]],
         receive: Callable[[Any], None],
         behind: Callable[[], List[str]],
+        several: bool = False,
     ) -> None:
+        self._several = several
         self._socket = socket
         self._heartbeat_s = heartbeat_s
         self._reports = reports
         self._receive = receive
         self._behind = behind
         self._control: Deque[str] = deque()
+        self._carried: Optional[str] = None
         self._wake = asyncio.Event()
         self._beat = 0
         self._unanswered: Dict[int, float] = {}
@@ -90,15 +103,33 @@ class Session:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while True:
-                text = self._control.popleft() if self._control else None
-                if text is None and self._over is not None:
-                    await self._part()
-                    raise SessionOver(self._over)
-                text = text or self._reports()
-                if text is None:
-                    break
-                await self._socket.send(text)
+            while texts := self._together():
+                await self._socket.send(encode_several(texts))
+            if self._over is not None:
+                await self._part()
+                raise SessionOver(self._over)
+
+    def _together(self) -> List[str]:
+        """What goes in the next frame: as much as is there to be said, up to the size of a batch."""
+        texts: List[str] = []
+        size = 0
+        while (text := self._next()) is not None:
+            if texts and size + len(text) > BATCH_BYTES:
+                self._carried = text
+                break
+            texts.append(text)
+            size += len(text)
+            if not self._several:
+                break
+        return texts
+
+    def _next(self) -> Optional[str]:
+        if self._carried is not None:
+            text, self._carried = self._carried, None
+            return text
+        if self._control:
+            return self._control.popleft()
+        return None if self._over is not None else self._reports()
 
     async def _part(self) -> None:
         """After a goodbye the server closes; closing first might keep it from reading that."""
@@ -112,7 +143,8 @@ class Session:
             text = await self._socket.recv()
             if isinstance(text, bytes):
                 raise ProtocolViolation("a binary frame")
-            self._receive(decode(text))
+            for message in each_of(decode(text)):
+                self._receive(message)
 
     def beat(self) -> None:
         """Say that this worker is there, now."""

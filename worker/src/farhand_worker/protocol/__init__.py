@@ -34,9 +34,10 @@ The order of a session
 
 A dropped socket ends none of this: the agent keeps its engines, reconnects and starts again at 1.
 
-Frames are JSON texts, one message each, with a ``type`` from `MESSAGES`. Unknown fields are ignored;
-an unknown type or a missing field is the peer's fault and raises `ProtocolViolation`. Bodies over
-``INLINE_BYTES_MAX`` travel by HTTP under their digest, before the event that names them.
+Frames are JSON texts, one message each, with a ``type`` from `MESSAGES`; a `Several` carries more, for a
+peer that reads it. Unknown fields are ignored; an unknown type or a missing field is the peer's fault and
+raises `ProtocolViolation`. Bodies over ``INLINE_BYTES_MAX`` travel by HTTP under their digest, before the
+event that names them.
 
 Times are seconds. Moments (``*_at``, ``at``) are seconds since the epoch, UTC.
 """
@@ -61,7 +62,17 @@ from .events import (
     TaskBegan,
     Unblocked,
 )
-from .frames import MESSAGES, as_dict, decode, dumps, encode, encode_events
+from .frames import (
+    MESSAGES,
+    Several,
+    as_dict,
+    decode,
+    dumps,
+    each_of,
+    encode,
+    encode_events,
+    encode_several,
+)
 from .limits import (
     AGENT,
     BATCH_BYTES,
@@ -165,6 +176,7 @@ __all__ = [
     "Resume",
     "ServiceState",
     "Set",
+    "Several",
     "Started",
     "TaskBegan",
     "Times",
@@ -174,6 +186,8 @@ __all__ = [
     "as_dict",
     "decode",
     "dumps",
+    "each_of",
     "encode",
     "encode_events",
+    "encode_several",
 ]

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, fields
-from typing import Any, Callable, Dict, List, Type
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Callable, ClassVar, Dict, List, Sequence, Type
 
 from . import to_server, to_worker
 from .limits import ProtocolViolation
 
+
+@dataclass(frozen=True)
+class Several:
+    """Messages in one frame, in their order, each as it would stand in a frame of its own.
+
+    Only for a peer that has said in its `Hello` or `Welcome` that it reads this; none of them is a `Several`.
+    """
+
+    type: ClassVar[str] = "several"
+    messages: List[Dict[str, Any]]
+
+
 MESSAGES: Dict[str, Type[Any]] = {
     cls.type: cls
     for cls in (
+        Several,
         to_server.Hello,
         to_server.Heartbeat,
         to_server.Accepted,
@@ -55,14 +68,37 @@ def encode_events(job: str, lease: int, source: str, first: int, lines: List[str
     return head[:-1] + ',"events":[' + ",".join(lines) + "]}"
 
 
+def encode_several(texts: Sequence[str]) -> str:
+    """One frame out of the texts of one or more messages."""
+    if len(texts) == 1:
+        return texts[0]
+    return '{"type":"several","messages":[' + ",".join(texts) + "]}"
+
+
 def decode(text: str) -> Any:
     """The message in a frame. Raises `ProtocolViolation` when it is none of ours."""
     try:
-        body = json.loads(text)
-        cls = MESSAGES[body["type"]]
-        return cls(**{name: body[name] for name in _FIELDS[cls.type] if name in body})
+        return _message(json.loads(text))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ProtocolViolation(f"not a message of this protocol: {text[:80]!r} ({error})") from error
+
+
+def each_of(message: Any) -> List[Any]:
+    """The messages in a `Several`, or the one that it is. Raises `ProtocolViolation`."""
+    if not isinstance(message, Several):
+        return [message]
+    try:
+        found = [_message(body) for body in message.messages]
+    except (KeyError, TypeError) as error:
+        raise ProtocolViolation(f"a frame of several holds what is no message ({error})") from error
+    if any(isinstance(each, Several) for each in found):
+        raise ProtocolViolation("a frame of several within another")
+    return found
+
+
+def _message(body: Dict[str, Any]) -> Any:
+    cls = MESSAGES[body["type"]]
+    return cls(**{name: body[name] for name in _FIELDS[cls.type] if name in body})
 
 
 def as_dict(record: Any) -> Dict[str, Any]:

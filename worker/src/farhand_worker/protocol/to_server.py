@@ -44,7 +44,8 @@ class Hello:
     directories that lie on the same storage as the server's under the same path. ``checkout`` is the
     directory with its own copy of the code that it works in, at ``git``; ``environment`` the digest of what
     is installed there, once that is known; ``ends_at`` when its machine is taken away, where that is known.
-    ``hosts`` says that it can keep services, ``tunnels`` that it dials again for whoever uses those.
+    ``hosts`` says that it can keep services, ``tunnels`` that it dials again for whoever uses those, and
+    ``several`` that it reads `Several`.
     """
 
     type: ClassVar[str] = "hello"
@@ -72,6 +73,7 @@ class Hello:
     ends_at: Optional[float] = None
     hosts: bool = False
     tunnels: bool = False
+    several: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ class Welcome:
     ``labels`` are those of the token: what this worker may be. ``limits`` may hold ``engine_memory_bytes``
     (an engine that is larger after a job is not kept) and ``spool_bytes``. ``blobs`` has the ``directory``
     of the server's blobs, and the ``nonce`` in the file ``probe`` there: a worker that reads it sees them.
+    ``several`` says that the server reads `Several`.
     """
 
     type: ClassVar[str] = "welcome"
@@ -26,6 +27,7 @@ class Welcome:
     labels: List[str] = field(default_factory=list)
     limits: Dict[str, int] = field(default_factory=dict)
     blobs: Optional[Dict[str, str]] = None
+    several: bool = False
 
 
 @dataclass(frozen=True)
