@@ -25,7 +25,8 @@ TO_WORKER = "to worker"
 class Proxy:
     """Listens on a free loopback port and forwards to ``port``.
 
-    ``buffer_bytes`` is about what it holds on the way: a slow link does not swallow megabytes.
+    ``buffer_bytes`` is about what it holds on the way: a slow link does not swallow megabytes. What passes in
+    one direction shares ``bytes_per_s``, whichever connection it is of.
     """
 
     def __init__(self, port: int, buffer_bytes: int | None = None) -> None:
@@ -39,6 +40,7 @@ class Proxy:
         self._open = {TO_SERVER: threading.Event(), TO_WORKER: threading.Event()}
         self.heal(reset=False)
         self.bytes_per_s: float | None = None
+        self._turn = {TO_SERVER: threading.Lock(), TO_WORKER: threading.Lock()}
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._filters: dict[str, list[Filter]] = {TO_SERVER: [], TO_WORKER: []}
@@ -143,7 +145,8 @@ class Proxy:
                 )
                 self._open[direction].wait()
                 if kept and self.bytes_per_s:
-                    time.sleep(len(kept) / self.bytes_per_s)
+                    with self._turn[direction]:
+                        time.sleep(len(kept) / self.bytes_per_s)
                 if kept:
                     sink.sendall(kept)
                     self.forwarded[direction] += len(kept)

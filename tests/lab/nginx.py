@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import socket
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.harness.certificates import self_signed
+from tests.harness.deployment import Deployment, free_port
 from tests.harness.waiting import eventually
+from tests.optional import need
 
 PAGE = Path(__file__).parents[2] / "docs" / "proxy.md"
 NAME = "localhost"
@@ -88,3 +92,19 @@ class Nginx:
         assert self._process.poll() is None, (self.directory / "error.log").read_text()
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+@contextlib.contextmanager
+def behind_nginx(deployment: Deployment) -> Iterator[Nginx]:
+    """Start a server as docs/proxy.md does, and the nginx of that page before it; both end with this."""
+    need("nginx")
+    nginx = Nginx(deployment.directory / "nginx", deployment.port, free_port())
+    options = ["--base-path", "/farhand", "--public-host", NAME, "--trusted-proxy", "127.0.0.1"]
+    deployment.server.arguments += options
+    try:
+        deployment.start()
+        nginx.start()
+        yield nginx
+    finally:
+        deployment.clear()
+        nginx.stop()

@@ -12,28 +12,17 @@ import pytest
 
 from farhand_worker.address import parse
 from farhand_worker.invitation import accept
-from tests.harness.deployment import Deployment, free_port
+from tests.harness.deployment import Deployment
 from tests.harness.waiting import eventually
-from tests.lab.nginx import Nginx
-from tests.optional import need
+from tests.lab.nginx import Nginx, behind_nginx
 
 
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, Nginx]]:
     """A server as docs/proxy.md starts it, and the nginx of that page before it."""
-    need("nginx")
-    directory = tmp_path_factory.mktemp("behind")
-    deployment = Deployment(directory)
-    nginx = Nginx(directory / "nginx", deployment.port, free_port())
-    options = ["--base-path", "/farhand", "--public-host", "localhost", "--trusted-proxy", "127.0.0.1"]
-    deployment.server.arguments += options
-    try:
-        deployment.start()
-        nginx.start()
+    deployment = Deployment(tmp_path_factory.mktemp("behind"))
+    with behind_nginx(deployment) as nginx:
         yield deployment, nginx
-    finally:
-        deployment.clear()
-        nginx.stop()
 
 
 @pytest.mark.fault("3.52")
