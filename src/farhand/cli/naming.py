@@ -38,7 +38,7 @@ def service_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def worker_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """The argument WORKER."""
-    return click.argument("worker", shell_complete=_offered("/workers", "name", "state"))(command)
+    return click.argument("worker", shell_complete=worker_names)(command)
 
 
 def _offered(path: str, key: str, says: str, **asked: Any) -> Completer:
@@ -60,3 +60,4 @@ def _offered(path: str, key: str, says: str, **asked: Any) -> Completer:
 
 run_names = _offered("/runs", "id", "flow", limit=SHOWN)
 flow_names = _offered("/flows", "name", "description")
+worker_names = _offered("/workers", "name", "state")

@@ -49,6 +49,7 @@ COMMANDS = (
     Entry("tokens", "tokens", "Credentials for machines and people."),
     Entry("secrets", "secrets", "Values that jobs may read and nobody is shown."),
     Entry("variables", "variables", "Plain values that jobs may read."),
+    Entry("events", "events", "What happened, to runs, workers, services and machines."),
     Entry("audit", "audit", "Who changed what."),
     Entry("completion", "completion", "Print the shell's part of completion by TAB."),
     Entry("doctor", "doctor", "Look for what is wrong, and show what everything runs on."),

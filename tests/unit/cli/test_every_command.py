@@ -100,6 +100,7 @@ SAMPLES = {
     "variables list": Sample(),
     "variables delete": Sample("limit"),
     "audit list": Sample(),
+    "events list": Sample(),
     "doctor": Sample(),
 }
 LEAVES = dict[str, click.Command]()
