@@ -157,7 +157,7 @@ def test_adopting_what_is_gone_or_here_already_does_nothing(blobs: Blobs, tmp_pa
 async def test_large_pieces_are_written_of_small_ones_and_what_a_broken_sender_brought_stays(
     blobs: Blobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(landing_module, "_PIECE_BYTES", 4)
+    monkeypatch.setattr(landing_module, "PIECE_BYTES", 4)
     pieces = [piece async for piece in landing_module.gathered(in_pieces(b"ab", b"", b"cde", b"f"))]
     assert pieces == [b"abcde", b"f"]
 
@@ -168,3 +168,57 @@ async def test_large_pieces_are_written_of_small_ones_and_what_a_broken_sender_b
     with pytest.raises(ConnectionError):
         await blobs.parts.append(DIGEST, "job", 0, broken())
     assert blobs.parts.received(DIGEST, "job") == 3
+
+
+async def test_parts_are_hashed_as_they_come_and_read_again_only_when_that_was_forgotten(
+    blobs: Blobs, tmp_path: Path
+) -> None:
+    """A server that was restarted in between has to read what had come."""
+    await blobs.parts.append(DIGEST, "job", 0, in_pieces(CONTENT[:5]))
+    await blobs.parts.append(DIGEST, "job", 5, in_pieces(CONTENT[5:9], CONTENT[9:]))
+    await blobs.parts.finish(DIGEST, "job")
+    assert blobs.path(DIGEST).read_bytes() == CONTENT
+    other = digest_of(CONTENT * 2)
+    await blobs.parts.append(other, "job", 0, in_pieces(CONTENT))
+    restarted = Blobs(tmp_path / "blobs")
+    await restarted.parts.append(other, "job", len(CONTENT), in_pieces(CONTENT))
+    await restarted.parts.finish(other, "job")
+    assert restarted.path(other).read_bytes() == CONTENT * 2
+
+
+async def test_a_part_that_was_changed_on_the_disk_is_noticed(blobs: Blobs, tmp_path: Path) -> None:
+    await blobs.parts.append(DIGEST, "job", 0, in_pieces(CONTENT[:5]))
+    (unfinished,) = files(tmp_path)
+    unfinished.write_bytes(b"x")
+    await blobs.parts.append(DIGEST, "job", 1, in_pieces(CONTENT[1:]))
+    with pytest.raises(DigestMismatch):
+        await blobs.parts.finish(DIGEST, "job")
+    assert files(tmp_path) == []
+
+
+async def test_content_and_name_are_on_disk_before_it_counts_as_kept(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the content, then the name, then the directory with the name in it."""
+    steps: list[str] = []
+    rename = Path.rename
+
+    def renamed(path: Path, target: Path) -> Path:
+        steps.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr(landing_module, "_sync", lambda _: steps.append("content"))
+    monkeypatch.setattr(landing_module, "sync_directory", lambda path: steps.append(path.name))
+    monkeypatch.setattr(Path, "rename", renamed)
+    digest = digest_of(CONTENT)
+    assert await blobs.write(in_pieces(CONTENT), digest) == len(CONTENT)
+    directory = blobs.path(digest).parent
+    assert steps == [directory.parent.name, "content", "rename", directory.name]
+
+
+async def test_a_large_blob_is_written_as_it_comes(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(landing_module, "PIECE_BYTES", 4)
+    assert await blobs.write(in_pieces(*[CONTENT[i : i + 5] for i in range(0, 22, 5)]), DIGEST) == len(
+        CONTENT
+    )
+    assert blobs.path(DIGEST).read_bytes() == CONTENT

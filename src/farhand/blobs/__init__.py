@@ -21,10 +21,13 @@ from pathlib import Path
 from farhand_worker.nearby import PROBE
 
 from ..errors import NotFound, Usage
-from .landing import Landing, gathered
+from .landing import PIECE_BYTES, Landing, gathered, land
 from .parts import Parts
 
 DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
+
+_PIECES_AT_ONCE = 2
+"""What comes in no more large pieces than these is written in one turn of a thread."""
 
 
 def digest_of(content: bytes) -> str:
@@ -60,16 +63,24 @@ class Blobs:
         digest = digest_of(content)
         place = self._place(digest)
         if not _rejuvenate(place):
-            with Landing(place) as landing:
-                landing.write(content)
-                landing.settle(digest)
+            land(place, (content,), digest)
         return digest
 
     async def write(self, chunks: AsyncIterable[bytes], digest: str) -> int:
         """Keep a blob that arrives in pieces; returns its size. Raises `DigestMismatch`."""
         place = self._place(digest)
-        with Landing(place) as landing:
-            async for chunk in gathered(chunks):
+        pieces = gathered(chunks)
+        first: list[bytes] = []
+        async for piece in pieces:
+            first.append(piece)
+            if len(first) > _PIECES_AT_ONCE:
+                break
+        else:
+            return await asyncio.to_thread(land, place, first, digest)
+        with await asyncio.to_thread(Landing, place) as landing:
+            for piece in first:
+                await asyncio.to_thread(landing.write, piece)
+            async for chunk in pieces:
                 await asyncio.to_thread(landing.write, chunk)
             await asyncio.to_thread(landing.settle, digest)
             return landing.size
@@ -79,10 +90,8 @@ class Blobs:
         place = self._place(digest)
         if _rejuvenate(place) or not path.exists():
             return
-        with Landing(place) as landing, path.open("rb") as file:
-            while chunk := file.read(1024 * 1024):
-                landing.write(chunk)
-            landing.settle(digest)
+        with path.open("rb") as file:
+            land(place, iter(lambda: file.read(PIECE_BYTES), b""), digest)
 
     def write_probe(self) -> dict[str, str]:
         """Where the blobs lie, and a new nonce that is written there: who reads it sees this directory."""

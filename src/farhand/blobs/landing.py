@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from pathlib import Path
 
 from ..errors import DigestMismatch
 
-_PIECE_BYTES = 1024 * 1024
+PIECE_BYTES = 1024 * 1024
+
+_sync = getattr(os, "fdatasync", os.fsync)  # macOS has only the latter
 
 
 async def gathered(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
@@ -21,7 +24,7 @@ async def gathered(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             held.append(chunk)
             size += len(chunk)
-            if size >= _PIECE_BYTES:
+            if size >= PIECE_BYTES:
                 yield b"".join(held)
                 held, size = [], 0
     except Exception:  # a connection that broke: what it has brought is to be kept
@@ -37,9 +40,9 @@ class Landing:
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        place.parent.mkdir(mode=0o700, exist_ok=True)
+        make_directory(place.parent)
         self._path = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
-        self._file = self._path.open("xb")
+        self._file = self._path.open("xb", buffering=0)
         self._hash = hashlib.sha256()
         self.size = 0
 
@@ -48,20 +51,57 @@ class Landing:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._file.close()  # on a full disk even this raises
+            self._file.close()
         finally:
             self._path.unlink(missing_ok=True)
 
     def write(self, chunk: bytes) -> None:
-        self._file.write(chunk)
+        """Add what came next."""
         self._hash.update(chunk)
         self.size += len(chunk)
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[self._file.write(rest) :]
 
     def settle(self, digest: str) -> None:
+        """Make it the blob, on disk when this returns. Raises `DigestMismatch`."""
         check(self._hash.hexdigest(), digest)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._path.rename(self._place)
+        settle(self._file.fileno(), self._path, self._place)
+
+
+def land(place: Path, chunks: Iterable[bytes], digest: str) -> int:
+    """Keep a blob that is here already, in pieces; returns its size. Raises `DigestMismatch`."""
+    with Landing(place) as landing:
+        for chunk in chunks:
+            landing.write(chunk)
+        landing.settle(digest)
+        return landing.size
+
+
+def settle(fd: int, path: Path, place: Path) -> None:
+    """Give a checked file its name, on disk when this returns: first its content, then the name.
+
+    Files that settle at the same time share the file system's own commits.
+    """
+    _sync(fd)
+    path.rename(place)
+    sync_directory(place.parent)
+
+
+def make_directory(directory: Path) -> None:
+    """Make one that is missing; its name is on disk when this returns."""
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+        sync_directory(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Put the names in a directory on disk."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def check(found: str, digest: str) -> None:

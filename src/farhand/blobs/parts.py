@@ -11,12 +11,15 @@ import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterable, Callable
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from ..errors import Conflict
-from .landing import check, gathered
+from .landing import PIECE_BYTES, check, gathered, make_directory, settle
 
-_READ_BYTES = 1024 * 1024
+_HASHES_MAX = 256
+"""Unfinished blobs whose digest so far is remembered; that of any other is found by reading it again."""
 
 
 class Parts:
@@ -25,6 +28,7 @@ class Parts:
     def __init__(self, place: Callable[[str], Path]) -> None:
         self._place = place
         self._busy: set[Path] = set()
+        self._hashes: dict[Path, tuple[int, Any]] = {}
 
     def received(self, digest: str, sender: str) -> int:
         """How many bytes of a blob have arrived from a sender."""
@@ -47,10 +51,10 @@ class Parts:
             raise Conflict(f"{here} bytes of {digest} are here; go on from there", received=here)
         self._busy.add(path)
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            with path.open("ab") as file:
+            make_directory(path.parent)
+            with path.open("ab", buffering=0) as file:
                 async for chunk in gathered(chunks):
-                    await asyncio.to_thread(file.write, chunk)
+                    await asyncio.to_thread(self._add, path, file, chunk)
             return self.received(digest, sender)
         finally:
             self._busy.discard(path)
@@ -59,15 +63,29 @@ class Parts:
         """Make the blob of what has arrived. Raises `DigestMismatch`; then nothing of it is left."""
         await asyncio.to_thread(self._settle, self._path(digest, sender), digest)
 
+    def _add(self, path: Path, file: FileIO, chunk: bytes) -> None:
+        """Write what came next, and go on with the digest of what came before where that is known."""
+        begin = os.fstat(file.fileno()).st_size
+        size, found = self._hashes.pop(path, (0, hashlib.sha256()))
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[file.write(rest) :]
+        if size == begin:
+            found.update(chunk)
+            self._hashes[path] = begin + len(chunk), found
+            while len(self._hashes) > _HASHES_MAX:
+                self._hashes.pop(next(iter(self._hashes)))
+
     def _settle(self, path: Path, digest: str) -> None:
-        found = hashlib.sha256()
+        size, found = self._hashes.pop(path, (-1, None))
         try:
-            with path.open("rb") as file:
-                while piece := file.read(_READ_BYTES):
-                    found.update(piece)
+            with path.open("rb", buffering=0) as file:
+                if size != os.fstat(file.fileno()).st_size:
+                    found = hashlib.sha256()
+                    while piece := file.read(PIECE_BYTES):
+                        found.update(piece)
                 check(found.hexdigest(), digest)
-                os.fsync(file.fileno())
-            path.rename(self._place(digest))
+                settle(file.fileno(), path, self._place(digest))
         finally:
             path.unlink(missing_ok=True)
 

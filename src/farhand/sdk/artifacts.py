@@ -36,7 +36,7 @@ def save_artifact(
         chunks = read_chunks(path)
     frame = current()
     recorder = frame.run.recorder if frame is not None else _outside
-    digest, size = write_blob(recorder.blobs_or_temporary(), chunks)
+    digest, size = write_blob(recorder.blobs_or_temporary(), chunks, recorder.synced)
     if frame is not None and recorder.recording:
         body = {
             "name": name,

@@ -190,7 +190,7 @@ def _record_value(made: Call, value: Any, began: float, attempts: int) -> None:
     size = 0
     if recorder.recording and made.why_not_kept is None:
         try:
-            body, digests = encoding.encode(value, recorder.blobs)
+            body, digests = encoding.encode(value, recorder.blobs, recorder.synced)
             size = encoding.size_of(body)
         except NotSerializable as error:
             made.why_not_kept = str(error)

@@ -11,11 +11,12 @@ from .references import DIGEST_PREFIX
 _CHUNK_BYTES = 1024 * 1024
 
 
-def write_blob(directory: Path, chunks: Iterable[bytes]) -> Tuple[str, int]:
+def write_blob(directory: Path, chunks: Iterable[bytes], synced: bool = True) -> Tuple[str, int]:
     """Write a blob under its digest; returns (digest, size).
 
-    The bytes are synced under a temporary name and renamed, so any number of writers of the same
-    content, and one that is killed midway, leave either nothing or the whole file.
+    The bytes are written under a temporary name and renamed, so any number of writers of the same
+    content, and one that is killed midway, leave either nothing or the whole file. With ``synced`` the same
+    holds for a machine that goes down.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = directory / f".new-{os.getpid()}-{os.urandom(8).hex()}"
@@ -28,8 +29,9 @@ def write_blob(directory: Path, chunks: Iterable[bytes]) -> Tuple[str, int]:
                 hasher.update(chunk)
                 size += len(chunk)
                 file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                file.flush()
+                os.fsync(file.fileno())
         os.rename(temporary, directory / hasher.hexdigest())
     except BaseException:  # whatever ended the copy, no partial file may stay
         os.unlink(temporary)

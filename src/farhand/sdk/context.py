@@ -35,6 +35,8 @@ class Recorder:
 
     blobs: Optional[Path] = None
     recording = False
+    synced = True
+    """Whether what is saved here is kept here: it is then on disk before a line names it."""
     mask: Optional[Callable[[str], str]] = None
     """What hides the secrets in a line, once one has been read."""
     watch: Optional[Callable[[str], None]] = None

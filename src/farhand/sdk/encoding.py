@@ -59,8 +59,8 @@ class CannotDecode(Exception):
 # ---------------------------------------------------------------- values
 
 
-def encode(value: Any, blobs: Optional[Path]) -> Tuple[Body, List[str]]:
-    """The Value of ``value`` and the digests of the blobs it needs, written to ``blobs``.
+def encode(value: Any, blobs: Optional[Path], synced: bool = True) -> Tuple[Body, List[str]]:
+    """The Value of ``value`` and the digests of the blobs it needs, written to ``blobs`` (``synced`` there).
 
     Raises `NotSerializable`, naming the type, when neither JSON nor pickle can carry it.
     """
@@ -68,11 +68,11 @@ def encode(value: Any, blobs: Optional[Path]) -> Tuple[Body, List[str]]:
     if text is not None:
         if len(text) <= INLINE_BYTES_MAX or blobs is None:
             return {"enc": "json", "text": text}, []
-        return _as_blob("json", text.encode("ascii"), blobs)
+        return _as_blob("json", text.encode("ascii"), blobs, synced)
     content = _pickled(value)
     if len(content) * 4 // 3 + 4 <= INLINE_BYTES_MAX or blobs is None:
         return {"enc": "pickle", "text": base64.b64encode(content).decode("ascii")}, []
-    return _as_blob("pickle", content, blobs)
+    return _as_blob("pickle", content, blobs, synced)
 
 
 def decode(body: Body, fetch: Optional[Fetch]) -> Any:
@@ -121,8 +121,8 @@ def from_json_text(text: str) -> Any:
     return _untag(json.loads(text)) if '"$' in text else json.loads(text)
 
 
-def _as_blob(enc: str, content: bytes, blobs: Path) -> Tuple[Body, List[str]]:
-    digest, size = write_blob(blobs, (content,))
+def _as_blob(enc: str, content: bytes, blobs: Path, synced: bool) -> Tuple[Body, List[str]]:
+    digest, size = write_blob(blobs, (content,), synced)
     return {"enc": enc, "digest": digest, "size": size}, [digest]
 
 

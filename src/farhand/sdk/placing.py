@@ -45,7 +45,9 @@ class Placer:
     def place(self, made: Call, future: Future[Any]) -> None:
         """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`."""
         run, step = self._run, made.step
-        args, digests = encoding.encode([list(made.args), made.kwargs], run.recorder.blobs)
+        args, digests = encoding.encode(
+            [list(made.args), made.kwargs], run.recorder.blobs, run.recorder.synced
+        )
         _refuse_secrets(made, args)
         run.pool.track(future)
         with self._lock:

@@ -148,7 +148,9 @@ class Job:
                 value = self._execute()
             finally:
                 interrupter.close_all()
-            body, digests = without_secrets(self._run, *encoding.encode(value, self.spool.blobs))
+            body, digests = without_secrets(
+                self._run, *encoding.encode(value, self.spool.blobs, self.spool.synced)
+            )
             return {"state": "completed", "at": time.time(), "value": body}, digests
         except BaseException as error:  # noqa: BLE001 - whatever ends user code is its result, never the engine's end
             return self._failure(error), []

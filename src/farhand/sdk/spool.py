@@ -32,6 +32,7 @@ class Spool(Recorder):
     """Writes the events of one job. Thread-safe; closed in forked children."""
 
     recording = True
+    synced = False  # no line of a spool is either; the server has what it acknowledges on its own disk
 
     def __init__(
         self,

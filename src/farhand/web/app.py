@@ -45,6 +45,7 @@ from .pages import PAGES, STATIC
 from .pages.shell import environment
 from .proxied import Proxied
 from .quick import Quick
+from .quick_artifacts import QuickArtifacts
 from .routing import Table
 from .settings import WebSettings
 
@@ -108,9 +109,11 @@ def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     handlers.install(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     quick: Any = Quick
+    quick_artifacts: Any = QuickArtifacts
     audited: Any = audit.Audited
     proxied: Any = Proxied
     guard: Any = Guard
+    app.add_middleware(quick_artifacts)
     app.add_middleware(quick)
     app.add_middleware(audited)
     app.add_middleware(proxied)

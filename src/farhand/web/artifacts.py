@@ -50,8 +50,10 @@ class _Blob(FileResponse):
 
 def download(services: Services, digest: str, name: str | None = None) -> FileResponse:
     """A blob as a file to save, whatever is in it. Ranges are honoured by `FileResponse`."""
+    path = services.blobs.path(digest)
     return _Blob(
-        services.blobs.path(digest),
+        path,
+        stat_result=path.stat(),
         media_type="application/octet-stream",
         filename=name or digest.replace(":", "-"),
         headers={

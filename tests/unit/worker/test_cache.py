@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from farhand.blobs import digest_of
 from farhand_worker.blobs import BlobCache, NotFetched
 from farhand_worker.cache import Cache
 from farhand_worker.state import StateDirectory
@@ -25,7 +26,9 @@ class Failing(Transfer):
         self._failures = failures
         self.asked: list[str] = []
 
-    def get(self, path: str, digest: str, target: Path, claim: Claim | None = None) -> None:
+    def get(
+        self, path: str, digest: str, target: Path, claim: Claim | None = None, named: bool = False
+    ) -> None:
         assert claim is not None
         self.asked.append(claim.job)
         failure = self._failures[claim.job]
@@ -49,6 +52,23 @@ async def test_a_fetch_that_failed_has_failed_for_all_who_waited_for_it(tmp_path
     told = await wanted(cache_of(tmp_path, transfer), "one", "two", "three")
     assert [str(error) for error in told] == ["the server answered 404"] * 3
     assert transfer.asked == ["one"]
+
+
+class Refusing(Transfer):
+    """Takes nothing, since its digest is another."""
+
+    def put(self, digest: str, source: Path, claim: Claim) -> None:
+        raise TransferFailed("the server answered 422", True, 422)
+
+
+async def test_a_value_that_is_not_what_it_was_on_this_disk_is_lost(tmp_path: Path) -> None:
+    cache = cache_of(tmp_path, Refusing("token"))
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    with pytest.raises(TransferFailed):
+        await cache.upload(digest_of(b"content"), source, Claim("one", 1))
+    with pytest.raises(NotFetched, match="not what it was"):
+        await cache.upload(digest_of(b"other"), source, Claim("one", 1))
 
 
 async def test_what_was_refused_to_one_job_is_asked_for_by_the_next(tmp_path: Path) -> None:

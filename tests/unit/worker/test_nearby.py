@@ -89,6 +89,8 @@ def test_what_a_job_may_not_have_is_not_copied_either(tmp_path: Path, blobs: Blo
     transfer.get("/path", digest, tmp_path / "one", Claim("job", 1))
     assert (tmp_path / "one").read_bytes() == b"content"
     transfer.allowed = False
+    transfer.get("/path", digest, tmp_path / "named", Claim("job", 1), named=True)
+    assert (tmp_path / "named").read_bytes() == b"content", "the server itself has told the job of it"
     with pytest.raises(TransferFailed, match="not_your_artifact"):
         transfer.get("/path", digest, tmp_path / "two", Claim("job", 1))
     assert not (tmp_path / "two").exists()

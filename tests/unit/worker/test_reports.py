@@ -36,6 +36,17 @@ def test_a_result_goes_out_after_the_agents_lines_and_not_before_the_seal(tmp_pa
     assert _send_all(reports) == [("agent", "log"), ("engine", "result")]
 
 
+def test_a_lost_value_stops_what_names_it_and_nothing_before(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, '["artifact",{},["one"]]\n["artifact",{},["two"]]\n')
+    assert reports.next() is None
+    assert reports.wanted == ["one", "two"]
+    reports.lost.add("two")
+    assert not reports.stuck
+    reports.uploaded.add("one")
+    assert _send_all(reports) == [("engine", "artifact")]
+    assert reports.stuck
+
+
 def test_an_exit_goes_out_after_the_engines_lines(tmp_path: Path) -> None:
     reports = _reports(tmp_path, LOG)
     reports.log(["last words"])

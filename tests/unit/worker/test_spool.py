@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farhand_worker.protocol import FRAME_BYTES_MAX, Log, as_dict
-from farhand_worker.spool import WINDOW, Batch, SpoolReader, SpoolWriter
+from farhand_worker.spool import UPLOADS_AHEAD, WINDOW, Batch, SpoolReader, SpoolWriter
 
 NOTHING: frozenset[str] = frozenset()
 
@@ -82,6 +82,17 @@ def test_an_event_waits_for_the_blobs_it_names_and_says_which(tmp_path: Path) ->
     assert batch is not None
     assert batch.lines == [naming, _line("b")]
     assert missing == []
+
+
+def test_what_later_events_name_is_wanted_ahead_a_few_at_a_time(tmp_path: Path) -> None:
+    naming = [f'["artifact",{{"name":"x"}},["sha256:{number}"]]' for number in range(9)]
+    reader = _spool(tmp_path / "s", _line("a"), *naming)
+    batch, missing = reader.next_batch(NOTHING, True)
+    assert batch is not None
+    assert batch.lines == [_line("a")]
+    assert missing == [f"sha256:{number}" for number in range(UPLOADS_AHEAD)]
+    reader.mark_sent(batch)
+    assert reader.next_batch({"sha256:1", "sha256:2"}, True)[1][:2] == ["sha256:0", "sha256:3"]
 
 
 def test_an_event_that_fits_no_frame_keeps_its_number(tmp_path: Path) -> None:

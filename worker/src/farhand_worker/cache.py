@@ -18,13 +18,14 @@ from typing import Awaitable, Callable, Dict, Mapping, Optional, Set
 from .blobs import BlobCache, NotFetched, hex_of
 from .checkout import Checkout
 from .state import StateDirectory
-from .transfer import Claim, Corrupt, Transfer, TransferFailed
+from .transfer import Claim, Corrupt, Transfer, TransferFailed, file_digest
 
 TREES_MAX = 20
 """Unpacked bundles (and runtimes) that are kept."""
 
 _TRIES = 6
 _FORBIDDEN = 403
+_MISMATCH = 422
 
 
 class Cache:
@@ -36,6 +37,9 @@ class Cache:
         self._transfer = transfer
         self._python = python
         self._threads = ThreadPoolExecutor(4, "transfer")
+        self._uploading = ThreadPoolExecutor(
+            4, "upload"
+        )  # apart, so that no job waits behind them for its code
         self._running: Dict[str, asyncio.Task[Path]] = {}
         self._trees: Dict[str, Path] = {}
         self.children: Set[int] = set()
@@ -48,10 +52,13 @@ class Cache:
         """The directory of an unpacked, read-only bundle."""
         return await self._kept("bundle " + digest, lambda: self._fetch_bundle(digest, claim))
 
-    async def blob(self, digest: str, claim: Claim) -> Path:
-        """The file of a blob, which stays until the claim is let go."""
+    async def blob(self, digest: str, claim: Claim, named: bool = False) -> Path:
+        """The file of a blob, which stays until the claim is let go.
+
+        ``named``: the server itself has told the job of it.
+        """
         self._blobs.pin(digest, claim)
-        return await self._once("blob " + digest, lambda: self._fetch_blob(digest, claim))
+        return await self._once("blob " + digest, lambda: self._fetch_blob(digest, claim, named))
 
     async def checked_out(self, fingerprint: str, manifest: Mapping[str, str], checkout: Checkout) -> Path:
         """The directory of a read-only copy of what a manifest names. Raises `Differs`."""
@@ -69,19 +76,26 @@ class Cache:
 
     async def upload(self, digest: str, source: Path, claim: Claim) -> None:
         """Bring the file of a blob to the server. Raises `TransferFailed`, or OSError when it is lost."""
-        await self._in_thread(lambda: self._upload(digest, source, claim))
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._uploading, self._upload, digest, source, claim)
 
     def _upload(self, digest: str, source: Path, claim: Claim) -> None:
         if not source.exists():  # what the job was given, it may name again
             if self._transfer.has(digest, claim):
                 return
             source = self._blobs.place(digest)
-        self._transfer.put(digest, source, claim)
+        try:
+            self._transfer.put(digest, source, claim)
+        except TransferFailed as error:
+            if error.status == _MISMATCH and file_digest(source) != digest:
+                raise NotFetched(f"{digest} is not what it was on this disk") from error
+            raise
         self._blobs.take(digest, source)
 
     def close(self) -> None:
         """Let the threads end."""
         self._threads.shutdown(wait=False)
+        self._uploading.shutdown(wait=False)
 
     # ------------------------------------------------------------ fetching
 
@@ -134,18 +148,22 @@ class Cache:
         os.utime(home)
         return home
 
-    async def _fetch_blob(self, digest: str, claim: Claim) -> Path:
+    async def _fetch_blob(self, digest: str, claim: Claim, named: bool) -> Path:
         target = self._blobs.place(digest)
-        if not await self._in_thread(lambda: self._blobs.find(digest)):
-            await self._get(f"/api/v1/artifacts/{digest}", digest, target, claim)
-            await self._in_thread(lambda: self._blobs.arrived(digest))
+
+        def bring() -> None:
+            if not self._blobs.find(digest):
+                self._transfer.get(f"/api/v1/artifacts/{digest}", digest, target, claim, named)
+                self._blobs.arrived(digest)
+
+        await self._bring(digest, bring)
         return target
 
     async def _unpack(
         self, path: str, digest: str, home: Path, claim: Optional[Claim] = None, read_only: bool = False
     ) -> None:
         archive = home.with_suffix(".zip")
-        await self._get(path, digest, archive, claim)
+        await self._bring(digest, lambda: self._transfer.get(path, digest, archive, claim))
         try:
             await self._in_thread(lambda: _unpack(archive, home, read_only))
         except (OSError, zipfile.BadZipFile) as error:
@@ -153,10 +171,11 @@ class Cache:
         finally:
             archive.unlink(missing_ok=True)
 
-    async def _get(self, path: str, digest: str, target: Path, claim: Optional[Claim]) -> None:
+    async def _bring(self, digest: str, bring: Callable[[], None]) -> None:
+        """Have a thread get what a digest names, again while that may help. Raises `NotFetched`."""
         for attempt in range(_TRIES):
             try:
-                await self._in_thread(lambda: self._transfer.get(path, digest, target, claim))
+                await self._in_thread(bring)
                 return
             except TransferFailed as error:
                 tries = 2 if isinstance(error, Corrupt) else _TRIES

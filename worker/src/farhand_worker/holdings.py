@@ -210,6 +210,8 @@ class Holdings:
             self._turns.rotate(-1)
             reports = self._outbox[key]
             batch = reports.next()
+            if batch is None and reports.stuck:
+                self._lost(key, reports)
             for digest in reports.wanted:
                 self._upload(key, digest)
             if batch is not None:
@@ -218,7 +220,7 @@ class Holdings:
         return None
 
     def _upload(self, key: JobKey, digest: str) -> None:
-        if (key, digest) not in self._uploads:
+        if (key, digest) not in self._uploads and digest not in self._outbox[key].lost:
             self._uploads.add((key, digest))
             self._background(self._bring(key, digest))
 
@@ -234,7 +236,7 @@ class Holdings:
                     _log.warning("job %s: %s; trying again in %g s", key[0], error, _UPLOAD_AGAIN_S)
                     await asyncio.sleep(min(_UPLOAD_AGAIN_S, self.times.heartbeat_s))
                 except (FileNotFoundError, NotFetched):
-                    self._lost(key, reports)
+                    reports.lost.add(digest)  # the lines before the one that names it are good
                     return
         finally:
             self._uploads.discard((key, digest))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
 
 from .blobs import NotFetched
 from .cache import Cache
@@ -95,6 +96,7 @@ class Attempt:
         self._ack_wanted = False
         self._requests: Dict[str, Tuple[Any, Request]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._named: Set[str] = set()
         self._preparing: Optional[asyncio.Task[Engine]] = None
         self._manifest: Optional[Path] = None
         self._scratch: Optional[Path] = None
@@ -182,6 +184,7 @@ class Attempt:
 
     async def _fetch_code(self) -> None:
         host, assign = self._host, self.assign
+        self._fetch_value(assign.args)
         self._bundle = await code_tree(host, assign, self.claim)
         if assign.kind == IMPORT and assign.fingerprint:
             self._manifest = await host.cache.blob(assign.fingerprint, self.claim)
@@ -420,20 +423,32 @@ class Attempt:
         self._requests[identity] = (header["id"], request)
         self._host.send(request)
 
+    def _fetch_value(self, value: Any) -> None:
+        """Fetch what a Value of the server names before the engine asks for it, which it will."""
+        digest = value.get("digest") if isinstance(value, dict) else None
+        if isinstance(digest, str) and digest not in self._named:
+            self._named.add(digest)
+            self._beside(self._fetch_ahead(digest))
+
+    async def _fetch_ahead(self, digest: str) -> None:
+        with contextlib.suppress(NotFetched):  # the engine that asks for it is told
+            await self._host.cache.blob(digest, self.claim, named=True)
+
     def _fetch_blob(self, header: Dict[str, Any]) -> None:
-        task = asyncio.ensure_future(
-            self._answer_blob(header["id"], str((header.get("args") or {})["digest"]))
-        )
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._beside(self._answer_blob(header["id"], str((header.get("args") or {})["digest"])))
 
     async def _answer_blob(self, identity: Any, digest: str) -> None:
         try:
-            path = await self._host.cache.blob(digest, self.claim)
+            path = await self._host.cache.blob(digest, self.claim, digest in self._named)
         except NotFetched as error:
             self._reply(identity, error=str(error))
         else:
             self._reply(identity, body={"path": str(path)})
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _reply(self, identity: Any, **answer: Any) -> None:
         if self._engine is not None:
@@ -455,6 +470,7 @@ class Attempt:
     def outcome(self, message: Outcome) -> None:
         """A call that this job placed elsewhere has ended."""
         if self._engine is not None:
+            self._fetch_value(message.body.get("value"))
             self._engine.channel.send("outcome", key=message.key, body=message.body)
 
     def proceed(self, message: Proceed) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from pathlib import Path
 from typing import Mapping, Optional, Sequence
 
 from .blobs import hex_of
-from .transfer import file_digest
+from .transfer import copy_hashed
 
 PROBE = "probe"
 _NONCE_BYTES_MAX = 256
@@ -56,10 +55,9 @@ class Nearby:
             return False
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with source, partial.open("wb") as copied:
-                shutil.copyfileobj(source, copied, 1024 * 1024)
-            if file_digest(partial) != digest:
-                return False
+            with source, partial.open("wb", buffering=0) as copied:
+                if copy_hashed(source, copied.write) != digest:
+                    return False
             os.replace(partial, target)
         finally:
             partial.unlink(missing_ok=True)

@@ -48,6 +48,7 @@ class Reports:
         self._started_at: Optional[float] = None
         self.uploaded: Set[str] = set()
         self.wanted: List[str] = []
+        self.lost: Set[str] = set()
         self.sealed = False
         self.gone = False
         self.end = ("", "")
@@ -166,6 +167,11 @@ class Reports:
                 reader.mark_sent(batch)
                 return Outgoing(source, batch.first, batch.lines)
         return None
+
+    @property
+    def stuck(self) -> bool:
+        """Whether what `next` found to be sent next names a value that is lost."""
+        return bool(self.wanted) and self.wanted[0] in self.lost
 
     def acknowledge(self, source: str, number: int) -> bool:
         """The server has recorded ``source`` up to ``number``; says whether that is news."""

@@ -20,6 +20,9 @@ from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict,
 WINDOW = 4
 """Batches of one source that may be on their way, unacknowledged."""
 
+UPLOADS_AHEAD = 4
+"""So many values are on their way before the lines that name them have their turn."""
+
 _READ_BYTES = 2 * BATCH_BYTES
 _FINAL_HEADS = tuple(f'["{kind}"'.encode() for kind in FINAL)
 _STARTED_HEAD = b'["started"'
@@ -70,7 +73,7 @@ class SpoolReader:
         return self.acked == self.sent and self.drained
 
     def next_batch(self, uploaded: AbstractSet[str], final: bool) -> Tuple[Optional[Batch], List[str]]:
-        """The next lines to send, or none and the digests that must be uploaded before.
+        """The next lines to send, if any can be, and the digests that must be uploaded for those that follow.
 
         A final event goes out last, and only when ``final`` says that its time has come.
         """
@@ -78,23 +81,20 @@ class SpoolReader:
             return None, []
         lines, offset = self._lines(self.sent_offset, BATCH_BYTES)
         chosen: List[str] = []
-        for line in lines:
+        wanted: List[str] = []
+        for number, line in enumerate(lines):
             if not final and line.startswith(_FINAL_HEADS):
                 break
             if len(line) > _LINE_BYTES_MAX:
                 chosen.append(_too_long(line))
                 offset += len(line) + 1
                 break
-            missing = [digest for digest in _digests(line) if digest not in uploaded]
-            if missing:
-                if not chosen:
-                    return None, missing
+            if any(digest not in uploaded for digest in _digests(line)):
+                wanted = _missing(lines[number:], uploaded)
                 break
             chosen.append(line.decode("utf-8", "replace"))
             offset += len(line) + 1
-        if not chosen:
-            return None, []
-        return Batch(self.sent + 1, chosen, offset), []
+        return (Batch(self.sent + 1, chosen, offset) if chosen else None), wanted
 
     def mark_sent(self, batch: Batch) -> None:
         """The batch has gone out; the next one follows it."""
@@ -233,6 +233,16 @@ def _too_long(line: bytes) -> str:
     if line.startswith(_RESULT_HEAD):
         return dumps([Result.kind, as_dict(Result("failed", wall_now(), "too_large", text))])
     return dumps([Log.kind, as_dict(Log(wall_now(), text, "log", "error"))])
+
+
+def _missing(lines: List[bytes], uploaded: AbstractSet[str]) -> List[str]:
+    """What the first of some lines waits for, and ahead of their time a few of what the others do."""
+    missing: List[str] = []
+    for line in lines:
+        if len(missing) >= UPLOADS_AHEAD:
+            break
+        missing += [digest for digest in _digests(line) if digest not in uploaded]
+    return missing
 
 
 def _digests(line: bytes) -> List[str]:

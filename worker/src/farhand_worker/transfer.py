@@ -96,12 +96,15 @@ class Transfer:
         self._trust.renew()
         self._trust_apart.renew()
 
-    def get(self, path: str, digest: str, target: Path, claim: Optional[Claim] = None) -> None:
+    def get(
+        self, path: str, digest: str, target: Path, claim: Optional[Claim] = None, named: bool = False
+    ) -> None:
         """Download ``path`` to ``target``, whole and verified or not at all. Raises `TransferFailed`.
 
-        What has come of it by then is kept beside it, and the next try goes on from there.
+        What has come of it by then is kept beside it, and the next try goes on from there. ``named``: the
+        server itself has told the job of this digest, and need not be asked whether it may have it.
         """
-        if claim is not None and self._copied(digest, target, claim):
+        if claim is not None and self._copied(digest, target, claim, named):
             return
         partial = target.with_name(f".arriving-{target.name}")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -126,9 +129,9 @@ class Transfer:
             raise Corrupt(f"what arrived is not {digest}", False)
         os.replace(partial, target)
 
-    def _copied(self, digest: str, target: Path, claim: Claim) -> bool:
+    def _copied(self, digest: str, target: Path, claim: Claim, named: bool) -> bool:
         """Whether the file came from where the server has it; what the job may read is asked all the same."""
-        if self.copy is None or not self.has(digest, claim):
+        if self.copy is None or not (named or self.has(digest, claim)):
             return False
         return self.copy(digest, target)
 
@@ -296,16 +299,11 @@ def _receive(response: http.client.HTTPResponse, partial: Path) -> str:
     goes_on = response.status == 206
     if goes_on:
         _feed(found, partial)
-    with partial.open("ab" if goes_on else "wb") as file:
-        while True:
-            chunk = response.read(_CHUNK_BYTES)
-            if not chunk:
-                break
-            found.update(chunk)
-            file.write(chunk)
+    with partial.open("ab" if goes_on else "wb", buffering=0) as file:
+        digest = copy_hashed(response, file.write, found)
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
-    return f"sha256:{found.hexdigest()}"
+    return digest
 
 
 def file_digest(path: Path) -> str:
@@ -315,10 +313,28 @@ def file_digest(path: Path) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
+def copy_hashed(source: Any, write: Callable[[memoryview], int], found: Any = None) -> str:
+    """Write what ``source`` holds, in one pass; the digest of what was written, after what was fed before.
+
+    One buffer takes every piece: a new one each time would cost as much as hashing a part of it.
+    """
+    found = hashlib.sha256() if found is None else found
+    buffer = memoryview(bytearray(_CHUNK_BYTES))
+    while True:
+        size = source.readinto(buffer)
+        if not size:
+            return f"sha256:{found.hexdigest()}"
+        piece = buffer[:size]
+        found.update(piece)
+        while piece:
+            piece = piece[write(piece) :]
+
+
 def _feed(found: Any, path: Path) -> None:
-    with path.open("rb") as file:
+    buffer = memoryview(bytearray(_CHUNK_BYTES))
+    with path.open("rb", buffering=0) as file:
         while True:
-            chunk = file.read(_CHUNK_BYTES)
-            if not chunk:
+            size = file.readinto(buffer)
+            if not size:
                 return
-            found.update(chunk)
+            found.update(buffer[:size])
