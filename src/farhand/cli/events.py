@@ -24,7 +24,7 @@ PAGE = 200
 
 @click.group()
 def events() -> None:
-    """What happened."""
+    """What happened, to runs, workers, services and machines."""
 
 
 @events.command("list")

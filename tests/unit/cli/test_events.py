@@ -72,12 +72,22 @@ def test_a_followed_log_tells_the_latest_and_then_each_entry_once_in_order(log: 
     assert followed(log) == told
 
 
-def test_what_is_listed_and_followed_is_narrowed_by_the_same(call: Call, server: str) -> None:
+def test_what_is_listed_is_narrowed_and_what_there_is_none_of_is_said(
+    call: Call, server: str, services: FakeServices
+) -> None:
     listed = call("events", "list", "--worker", "gpu1", "--kind", "worker.", "--limit", "2")
     when, line = listed.stdout.splitlines()
     assert when.split() == ["when", "what", "about", "says"]
     assert line.split()[-6:] == ["worker.attached", "gpu1", "gpu1", "attached", "from", "box"]
-    none = call("events", "list", "--worker", "other")
+    asked: list[Any] = []
+
+    async def nothing(*wanted: Any) -> Page[Event]:
+        asked.append(wanted)
+        return Page([], None)
+
+    services.workers.events = nothing  # type: ignore[method-assign]
+    none = call("events", "list", "--worker", "other", "--run", "0run1", "--kind", "run.")
+    assert asked == [(50, None, "other", "0run1", "run.")]
     assert (none.exit_code, none.stdout, none.stderr) == (0, "", "Nothing like that has happened.\n")
     assert call("events", "list", "--run", "never").exit_code == 2
     both = call("events", "list", "--follow", "--cursor", "3")
