@@ -287,6 +287,7 @@ def test_a_killed_service_answers_503_until_it_is_there_again(
     def answers() -> bool:
         answer = http.get("/again")
         statuses.append(answer.status_code)
+        assert "did not dial" not in answer.text
         assert answer.status_code == 200 or answer.json()["code"] in (
             "service_unavailable",
             "service_broke_off",
@@ -295,6 +296,7 @@ def test_a_killed_service_answers_503_until_it_is_there_again(
 
     eventually(answers, 30, "it is there again")
     assert set(statuses) <= {200, 502, 503}
+    assert deployment.workers["box"].text().count("attached to") == 1, "its worker's session went on"
     deployment.post("/services/web/stop")
     kept.becomes("web", "stopped")
     answer = http.get("/again")

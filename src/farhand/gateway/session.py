@@ -27,6 +27,7 @@ _FROM_AGENT = (
     protocol.Drained,
     protocol.Bye,
     protocol.Changed,
+    protocol.NoTunnel,
 )
 
 

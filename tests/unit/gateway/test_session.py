@@ -19,6 +19,9 @@ FROM_AGENT = [
     protocol.Event("j1", 7, "engine", 1, [["log", {}]]),
     protocol.Request("q1", "j1", 7, "checkpoints", {"after": 0}),
     protocol.Bye("drained"),
+    protocol.Drained(),
+    protocol.Changed(),
+    protocol.NoTunnel("t1", "the service does not listen"),
 ]
 FROM_SERVER = [
     protocol.Refused("protocol", "no"),
@@ -63,6 +66,11 @@ def test_nothing_else_may_come_first(session: Session, message: Any) -> None:
 def test_an_attached_worker_may_say(attached: Session, message: Any) -> None:
     assert attached.state == ATTACHED
     assert attached.receive(frame(message)) == [message]
+
+
+def test_whatever_a_worker_can_say_is_taken_when_it_is_attached() -> None:
+    sent = {kind for kind in protocol.MESSAGES.values() if kind.__module__.endswith(".to_server")}
+    assert sent - {protocol.Hello} == set(map(type, FROM_AGENT))
 
 
 def test_several_messages_may_come_in_one_frame(attached: Session) -> None:
