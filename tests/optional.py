@@ -56,6 +56,9 @@ COMPONENTS = {
             "PostgreSQL", ("initdb",), "the store on PostgreSQL", installed_in_ci=True, package="psycopg"
         ),
         Component("nginx", ("nginx",), "a session through a real proxy", installed_in_ci=True),
+        Component(
+            "systemd", ("/usr/lib/systemd/systemd",), "a worker as a service of systemd", installed_in_ci=True
+        ),
         Component("iproute2", ("ip",), "a session over a real network", installed_in_ci=True),
     )
 }
