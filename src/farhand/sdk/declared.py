@@ -219,6 +219,7 @@ class ServiceStep(Task[Any]):
 
         address.__module__ = PACKAGE
         super().__init__(address, Options({}), Hooks(), {"name": service.name})
+        self.service = service
         self.entry = f"{PACKAGE}:{service.name}"
         self.identity = f"service {service.name}"
 
@@ -246,7 +247,7 @@ def flow_of(document: Document, name: str) -> Flow[Any]:
     made.entry = f"{PACKAGE}.flow:flow"
     made.nodes = list(steps.values())
     made.schedules = [planned.schedule for planned in document.schedules]
-    made.services = [node.service for node in document.nodes if node.service is not None]
+    made.services = [step.service for step in made.nodes if step.service is not None]
     return made
 
 

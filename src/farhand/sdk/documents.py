@@ -117,6 +117,14 @@ class Reader:
                 options[field.option] = given[name]
         return options
 
+    def within(self, node: str, item: Given, name: str, known: Dict[str, Field]) -> Given:
+        """The options that the fields of an object set, which is itself the field ``name`` of a node."""
+        inner = item.get(name)
+        if not isinstance(inner, dict):
+            return {}
+        self.unknown(node, inner, tuple(known), f"{name} field")
+        return self.fields(node, inner, known, f"{name}.")
+
     def inputs(self, given: Any) -> List[Input]:
         """The inputs of a flow."""
         if not isinstance(given, list):
@@ -290,11 +298,8 @@ def _is_unicode(text: str) -> bool:
 
 def _options(reader: Reader, node: str, item: Given) -> Options:
     options = reader.fields(node, item, ASKING)
-    for name, known in (("resources", RESOURCES), ("settings", SETTINGS)):
-        inner = item.get(name)
-        if isinstance(inner, dict):
-            reader.unknown(node, inner, tuple(known), f"{name} field")
-            options.update(reader.fields(node, inner, known, f"{name}."))
+    options.update(reader.within(node, item, "resources", RESOURCES))
+    options.update(reader.within(node, item, "settings", SETTINGS))
     try:
         found = Options(options)
         refuse_without_place(found, options)
@@ -338,10 +343,7 @@ def _service(reader: Reader, node: str, item: Given) -> Optional[Node]:
         reader.say(node, "a service provides one name, its address, which is of type str and no stream")
         return None
     given = reader.fields(node, item, HOSTING)
-    resources = item.get("resources")
-    if isinstance(resources, dict):
-        reader.unknown(node, resources, tuple(RESOURCES), "resources field")
-        given.update(reader.fields(node, resources, RESOURCES, "resources."))
+    given.update(reader.within(node, item, "resources", RESOURCES))
     try:
         service = Service(node, given.pop("command", None), **given, provides=provides[0].name)
     except (FarhandError, TypeError, ValueError, OverflowError) as error:

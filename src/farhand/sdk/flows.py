@@ -91,11 +91,11 @@ class Flow(Step[F], Generic[F]):
 
         if not isinstance(name, str) or not NAME.fullmatch(name):
             raise Usage(f"the name of a flow matches {NAME.pattern}")
-        kept = [node for node in declared.get("nodes") or () if getattr(node, "word", "") == "service"]
         function, self.graph, steps = assembling.assemble(name, declared, module)
         refuse_unknown("flow", declared)
         self._decorate(function, Options(declared), hooks_of(declared), {**declared, "name": name})
         self.nodes = list(steps.values())
+        kept = [step.service for step in self.nodes if step.service is not None]
         self.services += [service for service in kept if service not in self.services]
 
     @property

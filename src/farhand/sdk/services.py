@@ -41,8 +41,6 @@ class Service:
     the name by which nodes of a declared flow take its address.
     """
 
-    word = "service"
-
     def __init__(
         self,
         name: str,

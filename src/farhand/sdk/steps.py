@@ -28,6 +28,7 @@ from .options import Options
 
 if TYPE_CHECKING:
     from .deadlines import Words
+    from .services import Service
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,6 +82,8 @@ class Step(Generic[F]):
         self.identity = self.entry if name is None else f"{self.entry} {name}"
         self.limit_words: Optional[Words] = None
         self.nodes: Sequence[Step[Any]] = ()
+        self.service: Optional[Service] = None
+        """The service whose address it is, for a node of a declared flow that is one."""
         """The steps that it calls without naming them in its code: the nodes of a declared flow."""
         self._plan: Optional[List[Tuple[str, Any]]] = None
         self._signature: Optional[inspect.Signature] = None
