@@ -13,7 +13,7 @@ import pytest
 from tests.harness.deployment import FAST, deployed
 from tests.harness.processes import alive
 from tests.harness.proxy import TO_SERVER, TO_WORKER, Proxy
-from tests.harness.shop import Shop
+from tests.harness.shop import Shop, Work
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 
@@ -86,6 +86,21 @@ def test_a_worker_killed_with_all_its_processes_comes_back_and_goes_on(shop: Sho
     shop.worker.kill()
     shop.worker.start()
     work.ends(attempts=2)
+
+
+@pytest.mark.fault("3.54")
+def test_a_killed_or_frozen_stem_costs_no_run_anything(shop: Shop, tmp_path: Path) -> None:
+    work = shop.working(tmp_path)
+    engines, stem = shop.worker.engines(), shop.worker.stem
+    os.kill(stem, signal.SIGSTOP)
+    directory = tmp_path / "asked"
+    directory.mkdir()
+    asked = Work(shop.deployment, directory)  # its engine is asked of the stem, and comes without it
+    os.kill(stem, signal.SIGKILL)
+    eventually(lambda: shop.worker.stem not in (0, stem), what="another takes its place")
+    assert all(map(alive, engines))
+    work.ends(attempts=1)
+    asked.ends(attempts=1)
 
 
 @pytest.mark.fault("3.8")

@@ -18,6 +18,7 @@ import httpx2
 
 from farhand.gateway.local import holder
 from farhand_worker.protocol import Times
+from tests.harness.processes import is_stem
 from tests.lab import postgresql
 from tests.optional import need
 
@@ -121,9 +122,14 @@ class WorkerProgram(Program):
         children = eventually(lambda: _children(self.pid), what=f"the warden of {self.name}")
         return children[0]
 
+    @property
+    def stem(self) -> int:
+        """The process id of the stem that its engines are forked from, or 0 when there is none."""
+        return next((pid for pid in _children(self.warden) if is_stem(pid)), 0)
+
     def engines(self) -> list[int]:
-        """The process ids of its engines, the children of the warden."""
-        return [pid for child in _children(self.pid) for pid in _children(child)]
+        """The process ids of its engines, the children of the warden but for the stem."""
+        return [pid for child in _children(self.pid) for pid in _children(child) if not is_stem(pid)]
 
 
 def _children(pid: int) -> list[int]:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from farhand.sdk.stem import NAME
+
 
 def carrying(variable: str, value: str | None = None) -> list[int]:
     """The processes whose environment has ``variable`` (set to ``value``)."""
@@ -36,6 +38,14 @@ def _runs(pid: int) -> bool:
 def alive(pid: int) -> bool:
     """Whether the process runs (a zombie does not)."""
     return _runs(pid)
+
+
+def is_stem(pid: int) -> bool:
+    """Whether the process is one that engines are forked from, ready for it."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_bytes().strip() == NAME
+    except OSError:
+        return False
 
 
 def process_of(pid: int | None) -> psutil.Process | None:

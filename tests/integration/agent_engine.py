@@ -105,7 +105,13 @@ class Engine:
 
 
 def main() -> None:
-    engine = Engine(int(sys.argv[sys.argv.index("--fd") + 1]))
+    fd = int(sys.argv[sys.argv.index("--fd") + 1])
+    if "--stem" in sys.argv:
+        sys.path.insert(0, __file__.rpartition("/farhand/")[0])
+        from farhand.sdk.stem import Stem
+
+        Stem(fd).serve()
+    engine = Engine(fd)
     threading.Thread(target=engine.listen, daemon=True).start()
     engine.send(type="ready", pid=os.getpid(), python=platform.python_version())
     while True:

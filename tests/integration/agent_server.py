@@ -19,6 +19,7 @@ from typing import Any
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
+from farhand.sdk import stem
 from farhand_worker.protocol import (
     FINAL,
     Accepted,
@@ -42,6 +43,7 @@ from farhand_worker.protocol import (
     decode,
     encode,
 )
+from tests.harness.processes import is_stem
 
 STUBBORN = """
 import subprocess, sys, time
@@ -64,6 +66,7 @@ STEADY = replace(TENTH, lease_s=15.0, margin_s=3.0)
 
 TOKEN = "a-token-of-a-worker"
 ENGINE = Path(__file__).with_name("agent_engine.py")
+STEM = Path(str(stem.__file__))
 
 
 async def until(condition: Callable[[], Any], what: str, timeout_s: float = 10.0) -> Any:
@@ -126,7 +129,9 @@ class FakeServer:
         self.answers_beats = True
         self.acknowledges = True
         self.cancelling: set[str] = set()
-        self.runtime = zipped({"farhand/sdk/engine.py": ENGINE.read_bytes()})
+        self.runtime = zipped(
+            {"farhand/sdk/engine.py": ENGINE.read_bytes(), "farhand/sdk/stem.py": STEM.read_bytes()}
+        )
         self.bundle = zipped({"flows.py": b"VALUE = 1\n"})
         self.blobs = {digest_of(self.bundle): self.bundle}
         self.port = 0
@@ -420,6 +425,11 @@ class AgentProcess:
     def warden(self) -> int:
         """The warden's process id, or 0 when there is none."""
         return next((pid for pid in children(self.pid) if b"warden.py" in command_of(pid)), 0)
+
+    @property
+    def stem(self) -> int:
+        """The process id of the stem that takes orders, or 0 when there is none."""
+        return next((pid for pid in children(self.warden) if is_stem(pid)), 0)
 
     def signal(self, number: int) -> None:
         os.kill(self.pid, number)

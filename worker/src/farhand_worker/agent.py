@@ -314,7 +314,7 @@ class Agent:
 
     async def _prefetch(self, runtime: str) -> None:
         try:
-            await self._cache.runtime(runtime)
+            self._pool.prepare(await self._cache.runtime(runtime))
         except NotFetched as error:
             _log.warning("the runtime is not here yet: %s", error)
 

@@ -14,8 +14,9 @@ from .environment import engine_environment
 from .masking import Masker
 from .output import LineReader
 from .state import StateDirectory
+from .stems import Stems
 from .warden import CHANNEL_FD
-from .warden_link import WardenLink
+from .warden_link import Start, WardenLink
 
 JOBS_MAX = 100
 """Jobs one engine executes before it is retired."""
@@ -201,6 +202,7 @@ class Pool:
         self._environment = ""
         self._starts = asyncio.Semaphore(max(_STARTS_MIN, os.cpu_count() or 1))
         self.began: Optional[Callable[[str, List[str]], None]] = None
+        self._stems = Stems(python, self._start_stem, self.kill)
         self._idle: List[Engine] = []
         self._starting: Optional[asyncio.Future[None]] = None
         self.engines: Dict[str, Engine] = {}
@@ -220,6 +222,10 @@ class Pool:
                 engine.occupant = occupant
                 return engine
         return None
+
+    def prepare(self, runtime: Path) -> None:
+        """Engines of this runtime will be needed: have the stem that they are forked from load it."""
+        self._stems.of(runtime)
 
     async def start(self, key: Key, runtime: Path, occupant: Occupant) -> Engine:
         """A new engine for ``key`` that is ready and reports to ``occupant``; look at its ``end``."""
@@ -254,7 +260,8 @@ class Pool:
         environ = engine_environment(self._environ, engine.id, key.cpus, key.devices)
         environ.update(service.environ)
         none = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        self._start(engine, self._found(service.argv, environ), environ, service.cwd, [none, output_far])
+        start = Start(engine.id, self._found(service.argv, environ), environ, str(service.cwd))
+        self._start(engine, start, [none, output_far])
         return engine
 
     def _found(self, argv: List[str], environ: Dict[str, str]) -> List[str]:
@@ -352,7 +359,24 @@ class Pool:
         program = runtime / "farhand" / "sdk" / "engine.py"
         argv = [self._python, "-I", "-S", str(program), "--fd", str(CHANNEL_FD)]
         environ = engine_environment(self._environ, engine.id, key.cpus, key.devices)
-        self._start(engine, argv, environ, self._state.scratch, [far.detach(), output_far])
+        stem = self._stems.of(runtime)
+        start = Start(engine.id, argv, environ, str(self._state.scratch))
+        self._start(engine, start, [far.detach(), output_far], stem)
+        if stem:
+            self._stems.asked(engine)
+        return engine
+
+    def _start_stem(self, argv: List[str], occupant: Occupant) -> Engine:
+        engine = self._new(Key("", "", False, (), "stem"), Path())
+        engine.occupant = occupant
+        output, output_far = os.pipe()
+        engine.attach_output(output)
+        if self.warden is None:
+            os.close(output_far)
+            self._gone(engine, Ended(None, 9, "warden"))
+        else:
+            environ = engine_environment(self._environ, engine.id)
+            self.warden.stem(Start(engine.id, argv, environ, str(self._state.scratch)), output_far)
         return engine
 
     def _new(self, key: Key, runtime: Path) -> Engine:
@@ -361,12 +385,10 @@ class Pool:
         self.engines[engine.id] = engine
         return engine
 
-    def _start(
-        self, engine: Engine, argv: List[str], environ: Dict[str, str], cwd: Path, fds: List[int]
-    ) -> None:
+    def _start(self, engine: Engine, start: Start, fds: List[int], stem: str = "") -> None:
         """Have the warden start it; the descriptors (channel, output) are its own from now on."""
         if self.warden is not None:
-            self.warden.spawn(engine.id, argv, environ, str(cwd), engine.key.strict, fds)
+            self.warden.spawn(start, engine.key.strict, fds, stem)
             return
         for fd in fds:
             os.close(fd)
@@ -382,6 +404,8 @@ class Pool:
 
     def _spawned(self, engine: Engine, message: Dict[str, Any]) -> None:
         engine.pid = message["pid"]
+        if message["forked"]:
+            self._stems.has_forked()
         engine.begun.set()
 
     def _exited(self, engine: Engine, message: Dict[str, Any]) -> None:

@@ -11,12 +11,16 @@ What it guarantees
   without grace. So it does not matter what becomes of the agent, frozen or dead.
 - An engine is its own session, dies with the warden (parent death signal) and adopts the orphans of its
   descendants (subreaper). The warden adopts the orphans of dead engines, and kills them at once.
+- An engine may be forked from a stem, a process that has loaded what all engines load. A process between
+  the two tells the warden of the engine and ends, upon which the engine is the warden's child like any
+  other. What a stem has not told of when it ends is started without it.
 - A kill stops the tree from the top until no new process appears, then kills all of it. What called
   setsid or ignores SIGTERM is no exception.
 
-Agent → warden: ``spawn {engine, argv, env, cwd, strict}`` with two descriptors (channel, output),
-``deadlines {ordinary, strict, n}``, ``kill {engine}``, ``signal {engine, signal}``.
-Warden → agent: ``spawned {engine, pid}``, ``exited {engine, code | signal, killed}``, ``pong {n}``.
+Agent → warden: ``spawn {engine, argv, env, cwd, strict, stem?}`` with two descriptors (channel, output),
+``stem {engine, argv, env, cwd}`` with one (output), ``deadlines {ordinary, strict, n}``, ``kill {engine}``,
+``signal {engine, signal}``.
+Warden → agent: ``spawned {engine, pid, forked}``, ``exited {engine, code | signal, killed}``, ``pong {n}``.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set
+from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 LINUX = sys.platform.startswith("linux")
 CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -143,6 +147,74 @@ class Child:
         self.killed: Optional[str] = None
 
 
+class Stem(Child):
+    """A process that engines are forked from: its socket, and the orders it has not told of yet."""
+
+    def __init__(self, engine: str, pid: int, link: socket.socket, env: Dict[str, str]) -> None:
+        super().__init__(engine, pid, strict=False)
+        link.setblocking(False)
+        self._link = link
+        self._env = env
+        self._incoming = b""
+        self.open = True
+        self.asked: Dict[str, Order] = {}
+
+    def fileno(self) -> int:
+        """For the poll."""
+        return self._link.fileno()
+
+    def ask(self, order: Order) -> bool:
+        """Pass an order on, whose descriptors stay open here; False when the stem does not take it."""
+        message, env = order.message, order.message["env"]
+        changes = {
+            name: env.get(name) for name in {**self._env, **env} if env.get(name) != self._env.get(name)
+        }
+        wanted = {"engine": message["engine"], "cwd": message["cwd"], "env": changes}
+        text = json.dumps(wanted).encode() + b"\n"
+        try:
+            if socket.send_fds(self._link, [text], [order.channel, order.output]) < len(text):
+                return False
+        except OSError:
+            return False
+        self.asked[message["engine"]] = order
+        return True
+
+    def said(self) -> List[Dict[str, Any]]:
+        """What it has told since."""
+        lines: List[bytes] = []
+        while self.open:
+            try:
+                text = self._link.recv(65536)
+            except BlockingIOError:
+                break
+            except ConnectionError:
+                text = b""
+            self.open = bool(text)
+            *more, self._incoming = (self._incoming + text).split(b"\n")
+            lines += more
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self.open = False
+        self._link.close()
+
+
+class Order:
+    """An engine that a stem was asked for: how to start it otherwise, and why it was killed, if it was."""
+
+    def __init__(self, message: Dict[str, Any], channel: int, output: int) -> None:
+        self.message = message
+        self.channel = channel
+        self.output = output
+        self.killed: Optional[str] = None
+
+    def close(self) -> None:
+        """Close the descriptors: the engine has its own."""
+        os.close(self.channel)
+        os.close(self.output)
+
+
 class Warden:
     """Waits for the agent, the clock and its children, in one thread and one poll."""
 
@@ -153,6 +225,7 @@ class Warden:
         self._outgoing = b""
         self._fds: List[int] = []
         self._children: Dict[int, Child] = {}
+        self._dying: List[Stem] = []
         self._ordinary = self._strict = 0.0
         self._agent_gone = False
         self._timer = _timer()
@@ -164,6 +237,7 @@ class Warden:
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         self._handlers: Dict[str, Callable[[Dict[str, Any]], None]] = {
             "spawn": self._spawn,
+            "stem": self._start_stem,
             "deadlines": self._deadlines,
             "kill": self._kill,
             "signal": self._signal,
@@ -175,6 +249,7 @@ class Warden:
             self._wait()
             self._enforce()
             self._reap()
+            self._bury_stems()
         self._end_all()
 
     def _wait(self) -> None:
@@ -183,6 +258,9 @@ class Warden:
         poll.register(self._wake, select.POLLIN)
         if self._timer is not None:
             poll.register(self._timer, select.POLLIN)
+        for stem in self._stems():
+            if stem.open:
+                poll.register(stem, select.POLLIN)
         for fd, events in poll.poll(self._poll_ms()):
             if fd == self._control.fileno():
                 if events & select.POLLOUT:
@@ -191,8 +269,10 @@ class Warden:
                     self._receive()
             elif fd == self._wake.fileno():
                 _drain(self._wake)
-            elif self._timer is not None:
-                os.read(self._timer, 8)
+            elif fd == self._timer:
+                os.read(fd, 8)
+            else:
+                self._hear_stems()
 
     def _poll_ms(self) -> Optional[float]:
         following = self._next_deadline()
@@ -204,12 +284,13 @@ class Warden:
 
     def _receive(self) -> None:
         try:
-            flags = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-            text, fds, _, _ = socket.recv_fds(self._control, 65536, 64, flags)
+            text, fds, _, _ = socket.recv_fds(self._control, 65536, 64)
         except BlockingIOError:
             return
         except ConnectionError:
             text, fds = b"", []
+        for fd in fds:
+            os.set_inheritable(fd, False)  # by a flag, recv_fds does not do it
         self._fds.extend(fds)
         if not text:
             self._agent_gone = True
@@ -220,24 +301,90 @@ class Warden:
             self._handlers[message["do"]](message)
 
     def _spawn(self, message: Dict[str, Any]) -> None:
-        channel, output = self._fds.pop(0), self._fds.pop(0)
+        order = Order(message, self._fds.pop(0), self._fds.pop(0))
+        for stem in self._stems():
+            if stem.engine == message.get("stem") and stem.killed is None:
+                if stem.ask(order):
+                    return
+                self._kill_children([stem], "asked")  # it takes no orders
+        self._start(order)
+
+    def _start(self, order: Order) -> None:
+        """Start an engine without a stem."""
+        message = order.message
         engine, strict = message["engine"], bool(message["strict"])
         try:
-            if time.clock_gettime(CLOCK) >= (self._strict if strict else self._ordinary):
-                self._tell({"is": "exited", "engine": engine, "signal": 9, "killed": "deadline"})
+            if order.killed is not None or self._is_late(strict):
+                killed = order.killed or "deadline"
+                self._tell({"is": "exited", "engine": engine, "signal": 9, "killed": killed})
                 return
-            warden = os.getpid()
-            pid = os.fork()
-            if pid == 0:
-                _become_engine(message, warden, channel, output)
+            pid = _fork(message, order.channel, order.output)
             self._children[pid] = Child(engine, pid, strict)
             self._arm()
-            self._tell({"is": "spawned", "engine": engine, "pid": pid})
+            self._tell({"is": "spawned", "engine": engine, "pid": pid, "forked": False})
         except OSError as error:
             self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": str(error)})
         finally:
-            os.close(channel)
+            order.close()
+
+    def _is_late(self, strict: bool) -> bool:
+        return time.clock_gettime(CLOCK) >= (self._strict if strict else self._ordinary)
+
+    # ------------------------------------------------------------ stems
+
+    def _stems(self) -> List[Stem]:
+        return self._dying + [child for child in self._children.values() if isinstance(child, Stem)]
+
+    def _start_stem(self, message: Dict[str, Any]) -> None:
+        output, engine = self._fds.pop(0), message["engine"]
+        link, theirs = socket.socketpair()
+        try:
+            pid = _fork(message, theirs.fileno(), output, adopts=False)
+            self._children[pid] = Stem(engine, pid, link, message["env"])
+            self._tell({"is": "spawned", "engine": engine, "pid": pid, "forked": False})
+        except OSError as error:
+            link.close()
+            self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": str(error)})
+        finally:
+            theirs.close()
             os.close(output)
+
+    def _hear_stems(self) -> None:
+        for stem in self._stems():
+            for message in stem.said():
+                order = stem.asked.pop(message["engine"])
+                order.close()
+                self._adopt(order, message)
+
+    def _adopt(self, order: Order, message: Dict[str, Any]) -> None:
+        """An engine was forked, or could not be. It waits until its parent ends: it has done nothing yet."""
+        engine, strict = message["engine"], bool(order.message["strict"])
+        if "pid" not in message:
+            error = message["error"]
+            self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": error})
+            return
+        child = self._children[message["pid"]] = Child(engine, message["pid"], strict)
+        self._tell({"is": "spawned", "engine": engine, "pid": child.pid, "forked": True})
+        if order.killed is not None or self._is_late(strict):
+            self._kill_children([child], order.killed or "deadline")
+        self._arm()
+
+    def _is_of_stem(self, pid: int) -> bool:
+        """Whether a child is what a dead stem has begun: it goes on, or ends by itself."""
+        try:
+            return any(os.getsid(pid) == stem.pid for stem in self._dying)
+        except ProcessLookupError:
+            return False
+
+    def _bury_stems(self) -> None:
+        """Start what a dead stem has not told of, once nobody is left who could tell of it."""
+        for stem in [stem for stem in self._dying if not stem.open]:
+            self._dying.remove(stem)
+            stem.close()
+            for order in stem.asked.values():
+                self._start(order)
+
+    # ------------------------------------------------------------ kills and deadlines
 
     def _deadlines(self, message: Dict[str, Any]) -> None:
         self._enforce()  # a deadline that has passed is not moved any more
@@ -246,6 +393,11 @@ class Warden:
         self._tell({"is": "pong", "n": message["n"]})
 
     def _kill(self, message: Dict[str, Any]) -> None:
+        for stem in self._stems():
+            if message["engine"] in stem.asked:
+                stem.asked[message["engine"]].killed = "asked"
+                if stem in self._dying:  # its child does not end, as if it were frozen
+                    kill_trees({pid for pid in children_of(os.getpid()) if self._is_of_stem(pid)})
         self._kill_children([c for c in self._children.values() if c.engine == message["engine"]], "asked")
 
     def _signal(self, message: Dict[str, Any]) -> None:
@@ -258,8 +410,11 @@ class Warden:
     # ------------------------------------------------------------ what the clock asks for
 
     def _next_deadline(self) -> Optional[float]:
-        alive = [c for c in self._children.values() if c.killed is None]
-        return min((self._deadline(child) for child in alive), default=None)
+        return min((self._deadline(child) for child in self._bound()), default=None)
+
+    def _bound(self) -> List[Child]:
+        """What has to end at a deadline: a stem runs nothing of anybody."""
+        return [c for c in self._children.values() if c.killed is None and not isinstance(c, Stem)]
 
     def _deadline(self, child: Child) -> float:
         return self._strict if child.strict else self._ordinary
@@ -273,8 +428,7 @@ class Warden:
 
     def _enforce(self) -> None:
         now = time.clock_gettime(CLOCK)
-        due = [c for c in self._children.values() if c.killed is None and self._deadline(c) <= now]
-        self._kill_children(due, "deadline")
+        self._kill_children([child for child in self._bound() if self._deadline(child) <= now], "deadline")
 
     def _kill_children(self, children: List[Child], why: str) -> None:
         if not children:
@@ -287,28 +441,24 @@ class Warden:
     # ------------------------------------------------------------ what has ended
 
     def _reap(self) -> None:
-        ended: List[Dict[str, Any]] = []
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            child = self._children.pop(pid, None)
-            if child is not None:
-                ended.append({"is": "exited", "engine": child.engine, "killed": child.killed, **_end(status)})
+        statuses = list(iter(_ended, None))
+        if statuses:
+            self._hear_stems()  # an engine is told of before it can end here
+        ended = [(self._children.pop(pid), status) for pid, status in statuses if pid in self._children]
+        self._dying += [child for child, _ in ended if isinstance(child, Stem)]
         if not ended:
             return
         self._kill_orphans()  # before saying so: what an engine started ends with it
         self._arm()
-        for report in ended:
-            self._tell(report)
+        for child, status in ended:
+            self._tell({"is": "exited", "engine": child.engine, "killed": child.killed, **_end(status)})
 
     def _kill_orphans(self) -> None:
         killed: Set[int] = set()
         while True:
-            fresh = children_of(os.getpid()) - set(self._children) - killed
+            found = children_of(os.getpid())
+            self._hear_stems()  # whoever a stem has forked was told of before it came here
+            fresh = {pid for pid in found - set(self._children) - killed if not self._is_of_stem(pid)}
             if not fresh:
                 break
             killed |= kill_trees(fresh)
@@ -348,13 +498,22 @@ class Warden:
         self._outgoing = self._outgoing[sent:]
 
 
-def _become_engine(message: Dict[str, Any], warden: int, channel: int, output: int) -> None:
+def _fork(message: Dict[str, Any], channel: int, output: int, adopts: bool = True) -> int:
+    """Start an engine or a stem; its process id."""
+    warden = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become_engine(message, warden, channel, output, adopts)
+    return pid
+
+
+def _become_engine(message: Dict[str, Any], warden: int, channel: int, output: int, adopts: bool) -> None:
     """Between fork and exec: what makes an engine an engine, whatever its program does."""
     try:
         os.setsid()
         if LINUX:
             _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-            _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
         if os.getppid() != warden:
             os._exit(125)  # the warden ended before the death signal was set
         channel = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, 10)
@@ -381,6 +540,15 @@ def _timer() -> Optional[int]:
         return None
     fd = _LIBC.timerfd_create(_CLOCK_BOOTTIME, _TFD_CLOEXEC | _TFD_NONBLOCK)
     return fd if fd >= 0 else None
+
+
+def _ended() -> Optional[Tuple[int, int]]:
+    """A child that has ended and how, if there is one."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
 
 
 def _end(status: int) -> Dict[str, int]:

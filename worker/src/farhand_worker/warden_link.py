@@ -13,11 +13,20 @@ import subprocess
 import sys
 from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import warden
 
 _SETTLE_S = 5.0
+
+
+class Start(NamedTuple):
+    """A process to be started: its engine id, command, environment and directory."""
+
+    engine: str
+    argv: List[str]
+    env: Dict[str, str]
+    cwd: str
 
 
 class WardenLink:
@@ -73,12 +82,16 @@ class WardenLink:
 
     # ------------------------------------------------------------ orders
 
-    def spawn(
-        self, engine: str, argv: List[str], env: Dict[str, str], cwd: str, strict: bool, fds: List[int]
-    ) -> None:
-        """Start an engine on the descriptors (channel, output), which are closed here."""
-        order = {"do": "spawn", "engine": engine, "argv": argv, "env": env, "cwd": cwd, "strict": strict}
-        self._order(order, fds)
+    def spawn(self, start: Start, strict: bool, fds: List[int], stem: str = "") -> None:
+        """Start an engine on the descriptors (channel, output), which are closed here.
+
+        It is forked from ``stem`` if that lives and takes the order.
+        """
+        self._order({"do": "spawn", **start._asdict(), "strict": strict, "stem": stem}, fds)
+
+    def stem(self, start: Start, output: int) -> None:
+        """Start a stem that writes to the descriptor, which is closed here."""
+        self._order({"do": "stem", **start._asdict()}, [output])
 
     def deadlines(self, ordinary: float, strict: float) -> None:
         """Move the deadlines; the warden must answer within ``margin_s`` or is killed."""
