@@ -141,16 +141,19 @@ class Socket:
 
     async def _send_frames(self) -> None:
         frame: str | tuple[int, str] | None = None
+        answered = False
         while True:
             texts: list[str] = []
             frame = frame or await self._outgoing.get()
             while isinstance(frame, str) and (not texts or sum(map(len, texts)) + len(frame) <= _TOGETHER):
                 texts.append(frame)
-                several = self._several and not self._outgoing.empty()
+                # The answer to the hello is read before anything else: it goes alone.
+                several = self._several and answered and not self._outgoing.empty()
                 frame = self._outgoing.get_nowait() if several else None
             try:
                 if texts:
                     await self._websocket.send_text(protocol.encode_several(texts))
+                    answered = True
                 elif isinstance(frame, tuple):
                     await self._websocket.close(*frame)
                     return

@@ -143,3 +143,16 @@ async def test_a_goodbye_is_acted_on_after_the_reports_before_it(gateway: Gatewa
     await gateway.ended()
     assert (await world.run_of(job)).state == "completed"
     assert world.fleet.member("box").state == OFFLINE
+
+
+async def test_the_welcome_goes_in_a_frame_of_its_own_whatever_follows_at_once(
+    gateway: Gateway, world: World
+) -> None:
+    """It is read before anything else, also by a worker that reads frames of several messages."""
+    (await gateway.attached()).say(protocol.Bye("stopped"))
+    await gateway.ended()
+    await world.operations.drain("box", "anna")
+    websocket = gateway.dial()
+    websocket.say(a_hello(instance="i2", several=True))
+    assert isinstance(await websocket.hear(), protocol.Welcome)
+    assert await websocket.hear() == protocol.Set(draining=True)
