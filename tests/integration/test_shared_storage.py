@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from farhand.blobs import Blobs
 from tests.harness.deployment import Deployment, deployed
-from tests.harness.proxy import TO_WORKER, Proxy
+from tests.harness.proxy import TO_SERVER, TO_WORKER, Proxy
+from tests.harness.waiting import eventually
+from tests.harness.witnesses import words
 
 SIZE = 3_000_000
 
@@ -23,13 +29,39 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deploymen
         yield deployment, proxy
 
 
-def test_a_large_value_goes_to_such_a_worker_by_the_directory(shared: tuple[Deployment, Proxy]) -> None:
+def test_a_large_value_goes_to_and_from_such_a_worker_by_the_directory(
+    shared: tuple[Deployment, Proxy],
+) -> None:
     deployment, proxy = shared
-    before = proxy.forwarded[TO_WORKER]
+    before = dict(proxy.forwarded)
     run = deployment.wait_for_run(deployment.start_run("bulky", size=SIZE), "completed")
     assert run["result"] == SIZE
-    assert proxy.forwarded[TO_WORKER] - before < SIZE / 2
+    for direction in (TO_WORKER, TO_SERVER):
+        assert proxy.forwarded[direction] - before[direction] < SIZE / 2
     assert "files come straight from the server's directory" in deployment.workers["box"].text()
+
+
+@pytest.mark.fault("3.47")
+def test_what_a_killed_agent_had_laid_is_laid_again_and_swept(
+    shared: tuple[Deployment, Proxy], tmp_path: Path
+) -> None:
+    deployment, proxy = shared
+    blobs = deployment.home / "blobs"
+    box = deployment.workers["box"]
+    path, gate = tmp_path / "witness", tmp_path / "gate"
+    run = deployment.start_run("heavy_there", path=str(path), gate=str(gate), size=SIZE)
+    eventually(lambda: words(path)["began"], 20, "it has begun")
+    proxy.cut(TO_SERVER)
+    gate.touch()
+    laid = eventually(lambda: list(blobs.glob("*/.*.laid")), 20, "its result is laid, and cannot be told of")
+    box.kill()
+    proxy.heal()
+    box.start()
+    deployment.wait_for_run(run, "completed")
+    assert laid == list(blobs.glob("*/.*.laid"))
+    assert list(laid[0].parent.glob(laid[0].name[1:65])), "what was laid again has its name"
+    Blobs(blobs).sweep_partial(time.time() + 60)
+    assert list(blobs.glob("*/.*")) == []
 
 
 @pytest.mark.parametrize(("flow", "result"), [("reading", 4), ("writing", True)])
@@ -47,3 +79,27 @@ def test_a_path_outside_of_what_is_shared_is_told(
             line for line in deployment.log_lines(run["id"]) if "is a path of this machine alone" in line
         ]
         assert len(lines) == len(told)
+
+
+def test_a_worker_that_may_only_read_the_directory_sends_what_it_has(
+    shared: tuple[Deployment, Proxy],
+) -> None:
+    """It has the directory mounted so, in a namespace of its own."""
+    deployment, _ = shared
+    blobs = deployment.home / "blobs"
+    reader = deployment.directory / "python"
+    reader.write_text(
+        '#!/bin/sh\nexec unshare -m sh -c \'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && '
+        f'shift && exec "$@"\' sh {blobs} {sys.executable} "$@"\n'
+    )
+    reader.chmod(0o700)
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no mounts of its own can be given to a worker here")
+    deployment.workers["box"].clear()
+    options = ["--shared-path", str(deployment.directory)]
+    worker = deployment.worker("reader", "demo", python=str(reader), options=options)
+    for _ in range(2):
+        run = deployment.wait_for_run(deployment.start_run("bulky", size=SIZE), "completed")
+        assert run["result"] == SIZE
+    assert worker.text().count("files are sent, not laid in") == 1
+    assert "files come straight from the server's directory" in worker.text()

@@ -21,7 +21,8 @@ from pathlib import Path
 from farhand_worker.nearby import PROBE
 
 from ..errors import NotFound, Usage
-from .landing import PIECE_BYTES, Landing, gathered, land
+from .laid import Laid
+from .landing import PIECE_BYTES, Landing, gathered, land, make_directory
 from .parts import Parts
 
 DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
@@ -41,6 +42,7 @@ class Blobs:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.parts = Parts(self._place)
+        self.laid = Laid(self._place)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
@@ -94,12 +96,18 @@ class Blobs:
             land(place, iter(lambda: file.read(PIECE_BYTES), b""), digest)
 
     def write_probe(self) -> dict[str, str]:
-        """Where the blobs lie, and a new nonce that is written there: who reads it sees this directory."""
+        """Where the blobs lie, and a new nonce that is written there: who reads it sees this directory.
+
+        Whoever may write there too may lay files beside their places, all of which are made: a directory that
+        another user had made would be closed to us. What ``laid`` says is only that it is there.
+        """
+        for number in range(256):
+            make_directory(self._directory / f"{number:02x}")
         nonce = secrets.token_hex(16)
         fresh = self._directory / f".{PROBE}"
         fresh.write_text(nonce)
         fresh.replace(self._directory / PROBE)
-        return {"directory": str(self._directory.absolute()), "nonce": nonce}
+        return {"directory": str(self._directory.absolute()), "nonce": nonce, "laid": "yes"}
 
     def older_than(self, moment: float) -> list[str]:
         """Blobs that nobody put or asked for since a moment."""

@@ -1,7 +1,8 @@
 """Blobs by digest: a person reads what the role allows, a worker what its jobs need and by their leases.
 
 A body comes whole, or in parts (RFC 9110, section 14.5): ``Content-Range: bytes 0-4194303/52428800``, each
-part where the one before ended. ``bytes */52428800`` without a body asks how far it has come.
+part where the one before ended. ``bytes */52428800`` without a body asks how far it has come. A worker that
+sees the directory of blobs may lay it there, and asks by ``Farhand-Laid: TOKEN SIZE`` that it be taken.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ router = Routes(prefix="/artifacts", tags=["artifacts"])
 SANDBOX = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The policy of content that users made: it may not run, and may load nothing."""
 
+_LAID = re.compile(r"([0-9a-f]{32}) (\d{1,15})")
 _CONTENT_RANGE = re.compile(r"bytes (?:(\d{1,15})-(\d{1,15})|\*)/(\d{1,15})")
 
 
@@ -89,13 +91,21 @@ async def write_artifact(
     identity: Writer,
     claim: Claimed,
     content_range: Annotated[str | None, Header()] = None,
+    farhand_laid: Annotated[str | None, Header()] = None,
 ) -> JsonResponse:
-    """Keep the body under its digest; 422 when it is another's, 202 when it is a part and more is to come."""
+    """Keep the body under its digest; 422 when it is another's, 202 when it is a part and more is to come.
+
+    `Farhand-Laid` asks a server to take what its worker has laid in the server's own directory.
+    """
     sender = identity.name
     if identity.role == WORKER:
         sender = await services.blob_access.check_write(identity.name, claim)
     if services.blobs.has(digest):
         return JsonResponse({"digest": digest, "size": services.blobs.size(digest)}, status_code=200)
+    if farhand_laid is not None:
+        token, size = _laid(farhand_laid)
+        settled = await services.blobs.laid.settle(digest, token, size)
+        return JsonResponse({"digest": digest, "size": size}, status_code=201 if settled else 202)
     if content_range is None:
         size = await services.blobs.write(request.stream(), digest)
         return JsonResponse({"digest": digest, "size": size}, status_code=201)
@@ -108,6 +118,14 @@ async def write_artifact(
         return JsonResponse({"digest": digest, "received": received}, status_code=202)
     await parts.finish(digest, sender)
     return JsonResponse({"digest": digest, "size": size}, status_code=201)
+
+
+def _laid(text: str) -> tuple[str, int]:
+    """The token of a laid file, and how large it is."""
+    match = _LAID.fullmatch(text)
+    if match is None:
+        raise Usage("Farhand-Laid reads `TOKEN SIZE`")
+    return match.group(1), int(match.group(2))
 
 
 def _part(content_range: str) -> tuple[int | None, int]:

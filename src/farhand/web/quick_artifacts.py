@@ -39,8 +39,9 @@ async def _find(request: Request, digest: str, services: Services, who: Identity
 
 
 async def _write(request: Request, digest: str, services: Services, who: Identity, claim: Claim) -> Response:
-    content_range = request.headers.get("content-range")
-    return await write_artifact(digest, request, services, who, claim, content_range)
+    headers = request.headers
+    told = headers.get("content-range"), headers.get("farhand-laid")
+    return await write_artifact(digest, request, services, who, claim, *told)
 
 
 _ANSWERS: dict[str, tuple[Any, Requirement, _Answer]] = {

@@ -158,6 +158,14 @@ def bulk(size: int) -> bytes:
     return os.urandom(1) * size
 
 
+@flow(runs_on="worker")
+def heavy_there(path: str, gate: str, size: int) -> bytes:
+    """So many bytes, once the gate is open."""
+    witness(path, "began")
+    wait_for(gate)
+    return os.urandom(1) * size
+
+
 @task(device="demo")
 def weigh(content: bytes) -> int:
     return len(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -89,3 +90,39 @@ def test_what_one_sends_wrongly_spoils_nothing_of_another(app: Any, held: FakeSe
 )
 def test_a_content_range_that_is_none_is_refused(worker: TestClient, held: FakeServices, text: str) -> None:
     assert problem_of(part(worker, text, b"0123")) == (400, "usage")
+
+
+def lay(services: FakeServices, content: bytes, token: str = "0" * 32) -> str:
+    """Lay a file in the server's directory; returns what the header says of it."""
+    directory = Path(services.blobs.write_probe()["directory"])
+    name = digest_of(CONTENT).removeprefix("sha256:")
+    (directory / name[:2] / f".{name}.{token}.laid").write_bytes(content)
+    return f"{token} {len(content)}"
+
+
+def take(client: TestClient, text: str, headers: dict[str, str] = LEASE) -> Any:
+    return client.put(PATH, headers={**headers, "Farhand-Laid": text})
+
+
+def test_a_laid_file_is_taken_under_a_live_lease_alone(
+    worker: TestClient, services: FakeServices, held: FakeServices
+) -> None:
+    text = lay(services, CONTENT)
+    assert problem_of(take(worker, text, {})) == (403, "not_your_artifact")
+    assert problem_of(take(worker, text, {**LEASE, "Farhand-Lease": "6"})) == (403, "not_your_artifact")
+    assert problem_of(take(worker, text, {**LEASE, "Farhand-Job": "0job2"})) == (403, "not_your_artifact")
+    assert not held.blobs.has(digest_of(CONTENT))
+    taken = take(worker, text)
+    assert (taken.status_code, taken.json()) == (201, {"digest": digest_of(CONTENT), "size": len(CONTENT)})
+    assert take(worker, text).status_code == 200, "asked again, it is here"
+
+
+def test_a_laid_file_of_other_content_is_refused(worker: TestClient, held: FakeServices) -> None:
+    assert problem_of(take(worker, lay(held, b"wrong"))) == (422, "digest_mismatch")
+    assert problem_of(take(worker, lay(held, CONTENT).replace("10", "11"))) == (422, "digest_mismatch")
+    assert problem_of(take(worker, f"{'1' * 32} 10")) == (404, "not_found")
+
+
+@pytest.mark.parametrize("text", ["", "0" * 32, f"{'0' * 32} -1", f"../{'0' * 29} 10", f"{'G' * 32} 10"])
+def test_what_names_no_laid_file_is_refused(worker: TestClient, held: FakeServices, text: str) -> None:
+    assert problem_of(take(worker, text)) == (400, "usage")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from farhand.blobs import digest_of
+from farhand.blobs import Blobs, digest_of
 from farhand_worker.blobs import BlobCache, NotFetched
 from farhand_worker.cache import Cache
+from farhand_worker.nearby import Nearby
 from farhand_worker.state import StateDirectory
 from farhand_worker.transfer import Claim, Transfer, TransferFailed
 
@@ -69,6 +70,47 @@ async def test_a_value_that_is_not_what_it_was_on_this_disk_is_lost(tmp_path: Pa
         await cache.upload(digest_of(b"content"), source, Claim("one", 1))
     with pytest.raises(NotFetched, match="not what it was"):
         await cache.upload(digest_of(b"other"), source, Claim("one", 1))
+
+
+class Asked(Transfer):
+    """Answers what is asked of a laid file by a status, and notes what is sent."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__("token")
+        self.status = status
+        self.sent: list[str] = []
+
+    def ask_to_take(self, digest: str, token: str, size: int, claim: Claim) -> None:
+        if self.status != 201:
+            raise TransferFailed(f"the server answered {self.status}", True, self.status)
+
+    def put(self, digest: str, source: Path, claim: Claim) -> None:
+        self.sent.append(digest)
+
+
+@pytest.mark.parametrize(
+    ("status", "sent", "goes_on"),
+    [(201, False, True), (422, True, True), (404, True, False), (409, True, False), (403, None, True)],
+)
+async def test_what_the_server_does_not_take_from_its_directory_is_sent(
+    tmp_path: Path, status: int, sent: bool | None, goes_on: bool
+) -> None:
+    blobs = Blobs(tmp_path / "server")
+    nearby = Nearby(None)
+    nearby.prove(blobs.write_probe())
+    transfer = Asked(status)
+    cache = Cache(StateDirectory(tmp_path), transfer, "python3", BlobCache(tmp_path / "blobs"), nearby)
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    digest = digest_of(b"content")
+    if sent is None:
+        with pytest.raises(TransferFailed, match="403"):
+            await cache.upload(digest, source, Claim("one", 1))
+    else:
+        await cache.upload(digest, source, Claim("one", 1))
+    assert transfer.sent == [digest] * bool(sent)
+    assert nearby.takes is goes_on
+    assert list((tmp_path / "server").glob("*/.*")) == [], "nothing stays laid"
 
 
 async def test_what_was_refused_to_one_job_is_asked_for_by_the_next(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from farhand.blobs import Blobs
+from farhand.blobs import Blobs, digest_of
+from farhand_worker.blobs import hex_of
 from farhand_worker.nearby import Nearby
 from farhand_worker.transfer import Claim, Transfer, TransferFailed
+from tests.harness.disks import small_disk
 
 
 @pytest.fixture
@@ -94,3 +97,55 @@ def test_what_a_job_may_not_have_is_not_copied_either(tmp_path: Path, blobs: Blo
     with pytest.raises(TransferFailed, match="not_your_artifact"):
         transfer.get("/path", digest, tmp_path / "two", Claim("job", 1))
     assert not (tmp_path / "two").exists()
+
+
+def test_a_file_is_laid_beside_its_place_for_as_long_as_it_takes(tmp_path: Path, blobs: Blobs) -> None:
+    nearby = near(tmp_path, blobs.write_probe())
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    digest = digest_of(b"content")
+    with nearby.laid(digest, source) as laid:
+        assert laid is not None
+        (path,) = (tmp_path / "home" / "blobs").glob("*/.*")
+        assert path.name == f".{hex_of(digest)}.{laid.token}.laid"
+        assert path.parent.name == hex_of(digest)[:2]
+        assert path.read_bytes() == b"content"
+        assert path.stat().st_ino != source.stat().st_ino, "what is done to it here stays here"
+        assert laid.size == 7
+    assert not path.exists()
+
+
+def test_nothing_is_laid_where_the_server_takes_nothing(tmp_path: Path, blobs: Blobs) -> None:
+    told = blobs.write_probe()
+    del told["laid"]
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    for nearby in (near(tmp_path, told), near(tmp_path, None)):
+        with nearby.laid(digest_of(b"content"), source) as laid:
+            assert laid is None
+    with pytest.raises(FileNotFoundError), nearby.laid(digest_of(b""), tmp_path / "none"):
+        pass
+
+
+def test_a_directory_that_cannot_be_written_is_said_once_and_asked_of_the_next_server_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    with small_disk(tmp_path / "disk", 2) as disk:
+        blobs = Blobs(disk / "blobs")
+        told = blobs.write_probe()
+        nearby = Nearby(None)
+        nearby.prove(told)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        for _ in range(3):
+            with nearby.laid(digest_of(b"content"), source) as laid:
+                assert laid is None
+            assert not nearby.takes
+            nearby.prove(told)
+        assert [record.message for record in caplog.records if "not laid" in record.message] == [
+            f"files are sent, not laid in {disk / 'blobs'}: Read-only file system"
+        ]
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+        nearby.prove(blobs.write_probe())
+        assert nearby.takes

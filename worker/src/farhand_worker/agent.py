@@ -51,7 +51,7 @@ class Agent:
         self._environ, self._withheld = user_environment(os.environ, options.pass_env)
         self._transfer = Transfer(options.token, pin=options.pin, artifacts=options.artifacts)
         self._nearby = Nearby(None if options.beside_server else options.shared_paths)
-        self._cache = Cache(state, self._transfer, options.python, _blobs(options, state))
+        self._cache = Cache(state, self._transfer, options.python, _blobs(options, state), self._nearby)
         self._pool = Pool(state, options.python, self._environ, max(1, options.parallel))
         self._holdings = Holdings(
             state, self._cache, self._pool, options.checkout or options.cwd, self._settled, self._background

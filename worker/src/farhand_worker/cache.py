@@ -17,6 +17,7 @@ from typing import Awaitable, Callable, Dict, Mapping, Optional, Set
 
 from .blobs import BlobCache, NotFetched, hex_of
 from .checkout import Checkout
+from .nearby import Nearby
 from .state import StateDirectory
 from .transfer import Claim, Corrupt, Transfer, TransferFailed, file_digest
 
@@ -26,15 +27,25 @@ TREES_MAX = 20
 _TRIES = 6
 _FORBIDDEN = 403
 _MISMATCH = 422
+_NOT_TAKEN = frozenset({400, 404, 409})
+"""What the server answers when the file that was laid for it is none that it can take."""
 
 
 class Cache:
     """Fetches at most once at a time for each digest, in a few threads of its own."""
 
-    def __init__(self, state: StateDirectory, transfer: Transfer, python: str, blobs: BlobCache) -> None:
+    def __init__(
+        self,
+        state: StateDirectory,
+        transfer: Transfer,
+        python: str,
+        blobs: BlobCache,
+        nearby: Optional[Nearby] = None,
+    ) -> None:
         self._state = state
         self._blobs = blobs
         self._transfer = transfer
+        self._nearby = nearby
         self._python = python
         self._threads = ThreadPoolExecutor(4, "transfer")
         self._uploading = ThreadPoolExecutor(
@@ -85,12 +96,31 @@ class Cache:
                 return
             source = self._blobs.place(digest)
         try:
-            self._transfer.put(digest, source, claim)
+            if not self._lay(digest, source, claim):
+                self._transfer.put(digest, source, claim)
         except TransferFailed as error:
             if error.status == _MISMATCH and file_digest(source) != digest:
                 raise NotFetched(f"{digest} is not what it was on this disk") from error
             raise
         self._blobs.take(digest, source)
+
+    def _lay(self, digest: str, source: Path, claim: Claim) -> bool:
+        """Bring it into the server's own directory, and have it taken from there; whether it was."""
+        if self._nearby is None or not self._nearby.takes:
+            return False
+        with self._nearby.laid(digest, source) as laid:
+            if laid is None:
+                return False
+            try:
+                self._transfer.ask_to_take(digest, laid.token, laid.size, claim)
+            except TransferFailed as error:
+                if error.status == _MISMATCH:
+                    return False  # sent, it is looked at by what arrives
+                if error.status not in _NOT_TAKEN:
+                    raise
+                self._nearby.refused(error)
+                return False
+        return True
 
     def close(self) -> None:
         """Let the threads end."""

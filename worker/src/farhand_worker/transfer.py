@@ -135,6 +135,15 @@ class Transfer:
             return False
         return self.copy(digest, target)
 
+    def ask_to_take(self, digest: str, token: str, size: int, claim: Claim) -> None:
+        """Have the server take the file that was laid in its directory. Raises `TransferFailed`.
+
+        It answers every few seconds while it reads a large one.
+        """
+        headers = {**claim.headers(), "Farhand-Laid": f"{token} {size}", "Content-Length": "0"}
+        while self._answer("PUT", _ARTIFACTS + digest, headers, _nothing)[0] == 202:
+            pass
+
     def put(self, digest: str, source: Path, claim: Claim) -> None:
         """Upload the file ``source`` under ``digest``. Raises `TransferFailed`, or OSError for the file."""
         size = source.stat().st_size
