@@ -51,6 +51,8 @@ COMPONENTS = {
             installed_in_ci=True,
         ),
         Component("Slurm", ("slurmctld",), "provisioning by a real Slurm", installed_in_ci=True),
+        Component("slurmdbd", ("slurmdbd",), "what Slurm's accounting says", installed_in_ci=True),
+        Component("MariaDB", ("mariadbd",), "what Slurm's accounting says", installed_in_ci=True),
         Component("OpenSSH", ("sshd",), "a login node behind a real ssh", installed_in_ci=True),
         Component(
             "PostgreSQL", ("initdb",), "the store on PostgreSQL", installed_in_ci=True, package="psycopg"

@@ -21,8 +21,10 @@ from farhand.provision.interface import (
     Order,
     Provisioner,
     SchedulerAway,
+    Seen,
     SubmitFailed,
 )
+from farhand.provision.slurm import provisioner as slurm_module
 from farhand.provision.slurm.provisioner import Slurm
 from tests.harness.schedulers import FakeProvisioner, Scheduler
 
@@ -250,6 +252,21 @@ async def test_a_second_job_under_one_name_is_cancelled(scheduler: Scheduler) ->
     await provisioner.submit(order())
     assert (await provisioner.status([Asked("hpc-gpu-1", "4243")]))["hpc-gpu-1"].id == "4242"
     assert scheduler.jobs()["4243"][1] == "CANCELLED"
+
+
+@pytest.mark.fault("4.9")
+async def test_what_was_preempted_is_waited_for_a_little_and_has_ended_then(
+    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provisioner = Slurm(slurm(), a_home())
+    await provisioner.submit(order())
+    scheduler.let("hpc-gpu-1", "PREEMPTED")
+    asked = Asked("hpc-gpu-1", "4242")
+    assert (await provisioner.status([asked]))["hpc-gpu-1"].state == PENDING
+    monkeypatch.setattr(slurm_module, "_PREEMPTED_S", -1.0)
+    assert (await provisioner.status([asked]))["hpc-gpu-1"] == Seen(ENDED, "PREEMPTED", "4242")
+    scheduler.let("hpc-gpu-1", "PENDING", "BeginTime")
+    assert (await provisioner.status([asked]))["hpc-gpu-1"].state == PENDING
 
 
 @pytest.mark.parametrize("accounting", ["", "away", "hang"])

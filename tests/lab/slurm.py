@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from tests.harness.waiting import eventually
+from tests.lab.accounting import Accounting
 from tests.optional import need
 
 _FAKE_GPUS = ("null", "zero", "full", "random")
@@ -49,11 +50,11 @@ SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=0,batch_sc
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
+{accounting}
 JobRequeue=1
 InactiveLimit=0
 KillWait=5
-MinJobAge=60
+MinJobAge={kept_s}
 SlurmctldTimeout=30
 SlurmdTimeout=10
 MailProg=/bin/true
@@ -61,8 +62,13 @@ GresTypes=gpu
 SlurmdParameters=config_overrides
 NodeName=n1 NodeHostname={host} NodeAddr={node} Port={ports[1]} CPUs=8 RealMemory=32000 Gres=gpu:a100:4
 NodeName=n2 NodeHostname={host} NodeAddr={node} Port={ports[2]} CPUs=4 RealMemory=16000
-PartitionName=gpu DefMemPerCPU=500 Nodes=n1 MaxTime=60 State=UP
-PartitionName=main DefMemPerCPU=500 Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=gpu DefMemPerCPU=500 Nodes=n1 MaxTime=60 State=UP PreemptMode=OFF
+PartitionName=main DefMemPerCPU=500 Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP PreemptMode=OFF
+PartitionName=spot DefMemPerCPU=500 Nodes=n2 State=UP PreemptMode=REQUEUE
+PartitionName=scrap DefMemPerCPU=500 Nodes=n2 State=UP PreemptMode=CANCEL
+PartitionName=urgent DefMemPerCPU=500 Nodes=n2 State=UP PreemptMode=OFF PriorityTier=10
 """
 
 
@@ -70,7 +76,7 @@ class Slurm:
     """The daemons. ``environment`` is what Slurm's commands need to find them.
 
     ``place`` is entered to start a daemon, or a command, on the machine of the ``controller`` or of the
-    ``node``, which have these addresses.
+    ``node``, which have these addresses. ``kept_s``: so long the controller itself knows of what has ended.
     """
 
     def __init__(
@@ -79,7 +85,11 @@ class Slurm:
         controller: str = "127.0.0.1",
         node: str = "127.0.0.1",
         place: Callable[[str], AbstractContextManager[None]] = lambda _: contextlib.nullcontext(),
+        accounting: Accounting | None = None,
+        kept_s: int = 60,
     ) -> None:
+        self._accounting = accounting
+        self._kept_s = kept_s
         self._addresses = {"controller": controller, "node": node}
         self._place = place
         self.directory = directory
@@ -92,7 +102,15 @@ class Slurm:
             (self.directory / name).mkdir(parents=True)
         ports = _free_ports(3)
         host, user = socket.gethostname().partition(".")[0], getpass.getuser()
-        conf = _CONF.format(directory=self.directory, ports=ports, host=host, user=user, **self._addresses)
+        conf = _CONF.format(
+            directory=self.directory,
+            ports=ports,
+            host=host,
+            user=user,
+            kept_s=self._kept_s,
+            accounting=_accounting_of(self._accounting),
+            **self._addresses,
+        )
         (self.directory / "slurm.conf").write_text(conf)
         gpus = "".join(f"NodeName=n1 Name=gpu Type=a100 File=/dev/{name}\n" for name in _FAKE_GPUS)
         (self.directory / "gres.conf").write_text(gpus)
@@ -100,25 +118,27 @@ class Slurm:
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
         where = self.directory
-        self._run(
+        self._daemons["munged"] = self._run(
             "munged", "--foreground", "--force", f"--key-file={key}", f"--socket={where}/munge.sock",
             f"--pid-file={where}/munged.pid", f"--seed-file={where}/munge.seed",
         )  # fmt: skip
         eventually((where / "munge.sock").exists, what="munged listens")
+        if self._accounting is not None:
+            self._accounting.start(self._run)
         self.start_controller()
         for node in ("n1", "n2"):
             self.start_node(node)
 
     def _is_idle(self) -> bool:
-        return self.ask("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3
+        return set(self.ask("sinfo", "-h", "-N", "-o", "%N %T").splitlines()) == {"n1 idle", "n2 idle"}
 
     def start_controller(self) -> None:
         """Start the controller (again)."""
-        self._run("slurmctld", "-D", "-i")
+        self._daemons["slurmctld"] = self._run("slurmctld", "-D", "-i")
 
     def start_node(self, node: str) -> None:
         """Start a node (again), and wait until both are idle."""
-        self._run("slurmd", "-D", "-N", node, name=node)
+        self._daemons[node] = self._run("slurmd", "-D", "-N", node, name=node)
         if len(self._daemons) == _DAEMONS:
             self.ask("scontrol", "update", f"nodename={node}", "state=resume")
             eventually(self._is_idle, 60, "both nodes are idle")
@@ -168,12 +188,12 @@ class Slurm:
         asked = ["squeue", "-h", "-o", "%i %j %T", *([f"--states={','.join(states)}"] if states else [])]
         return [(id, name, state) for id, name, state in (ln.split() for ln in self.ask(*asked).splitlines())]
 
-    def _run(self, program: str, *words: str, name: str = "") -> None:
+    def _run(self, program: str, *words: str, name: str = "") -> subprocess.Popen[bytes]:
         path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin") or program
         clean = {key: value for key, value in os.environ.items() if key != "WITNESS_MARK"}
         place = self._place("node" if program == "slurmd" else "controller")
-        with place, (self.directory / f"{name or program}.output").open("ab") as output:
-            self._daemons[name or program] = subprocess.Popen(
+        with place, (self.directory / f"{name or Path(program).name}.output").open("ab") as output:
+            process = subprocess.Popen(
                 [path, *words],
                 env={**clean, **self.environment},
                 cwd=self.directory,
@@ -181,6 +201,15 @@ class Slurm:
                 stdout=output,
                 stderr=output,
             )
+        return process
+
+
+def _accounting_of(accounting: Accounting | None) -> str:
+    if accounting is None:
+        return "AccountingStorageType=accounting_storage/none"
+    lines = ["Type=accounting_storage/slurmdbd", "Host=127.0.0.1", f"Port={accounting.port}"]
+    lines.append(f"Pass={accounting.directory}/munge.sock")  # by which munge it proves itself, not a password
+    return "\n".join(f"AccountingStorage{line}" for line in lines)
 
 
 def _free_ports(count: int) -> list[int]:

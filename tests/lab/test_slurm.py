@@ -218,6 +218,49 @@ def test_a_job_that_slurm_requeues_is_the_same_machine_again(lab: Lab, tmp_path:
     assert [seen["name"] for seen in lab.outstanding()] == [machine["name"]]
 
 
+@pytest.mark.fault("4.9")
+@pytest.mark.parametrize(("partition", "same"), [("spot", True), ("scrap", False)])
+def test_a_machine_that_is_preempted_gives_its_run_back_and_the_same_or_another_goes_on(
+    lab: Lab, tmp_path: Path, partition: str, same: bool
+) -> None:
+    """One partition puts what it preempts back into the queue, one cancels it."""
+    lab.configure(profile={"sbatch": [f"--partition={partition}", "--mem=200M"]})
+    lab.deployment.start()
+    run_id, job = begun(lab, tmp_path)
+    (machine,) = lab.outstanding()
+    urgent = ["--partition=urgent", "--exclusive", "--output=/dev/null", "--wrap", "sleep 600"]
+    taken = lab.slurm.ask("sbatch", "--parsable", *urgent)
+    eventually(lambda: (taken, "RUNNING") in [(id, s) for id, _, s in lab.slurm.jobs()], 60, "it is taken")
+    eventually(lambda: [m for m in lab.outstanding() if m["state"] == "pending"], 60, "one is waited for")
+    assert lab.deployment.attempts(run_id)[0]["outcome"] == "stopped"
+    lab.slurm.ask("scancel", taken)
+    lab.slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now+2")  # else Slurm holds it for minutes
+    _, done = goes_on(lab, tmp_path, run_id)
+    assert (done[1][1] == job, [seen["name"] for seen in lab.outstanding()] == [machine["name"]]) == (
+        same,
+        same,
+    )
+    assert any(reason.startswith("PREEMPTED") for reason in lab.ended_reasons()) is not same
+
+
+@pytest.mark.fault("4.9")
+def test_a_signal_that_slurm_sends_some_time_before_the_end_gives_a_run_back_in_time(
+    lab: Lab, tmp_path: Path
+) -> None:
+    """By Slurm's own timer, long before the worker itself would leave, which knows when its time is up."""
+    options = ["--partition=main", "--mem=200M", "--time=2", "--signal=B:TERM@100"]
+    lab.configure(profile={"sbatch": options})
+    lab.deployment.start()
+    run_id, job = begun(lab, tmp_path)
+    (worker,) = [w for w in lab.deployment.items("/workers") if w["name"].startswith("hpc-")]
+    eventually(lambda: len(lab.deployment.attempts(run_id)) == 2, 90, "Slurm has sent its signal")
+    first = lab.deployment.attempts(run_id)[0]
+    assert first["outcome"] == "stopped"
+    assert worker["reported"]["ends_at"] - first["ended_at"] > 65
+    _, done = goes_on(lab, tmp_path, run_id)
+    assert done[1][1] != job
+
+
 @pytest.mark.fault("4.13")
 def test_a_server_killed_while_a_machine_is_pending_goes_on_with_it(lab: Lab) -> None:
     lab.configure(profile={"sbatch": ["--partition=main", "--mem=200M", "--begin=now+3600"]})

@@ -80,6 +80,12 @@ def test_of_two_jobs_with_one_name_the_one_that_lives_counts_then_the_older() ->
     assert "other" not in by_name(lines, ["m", "other"])
 
 
+def test_a_job_that_two_names_of_one_cluster_list_is_one_job() -> None:
+    """Else it would be cancelled as its own double."""
+    lines = [Line("7;lab", "m", "RUNNING", ""), Line("7", "m", "RUNNING", "")]
+    assert [line.id for line in by_name(lines, ["m"])["m"]] == ["7;lab"]
+
+
 def test_what_scontrol_and_sacct_say_of_a_job_that_has_gone() -> None:
     text = (
         "JobId=7 JobName=m JobState=NODE_FAIL Reason=NodeDown Dependency=(null) StdOut=/home/me/x.out Power="
@@ -89,6 +95,8 @@ def test_what_scontrol_and_sacct_say_of_a_job_that_has_gone() -> None:
     assert is_unknown("slurm_load_jobs error: Invalid job id specified")
     assert not is_unknown("slurm_load_jobs error: Unable to contact slurm controller")
     assert accounted("motd\n7|CANCELLED by 1000|0:0\n") == Seen(ENDED, "CANCELLED, exit 0:0", "7")
+    assert accounted("7|PREEMPTED|0:0\n") == Seen(ENDED, "PREEMPTED, exit 0:0", "7")
+    assert accounted("7|RUNNING|0:0\n") == Seen(ENDED, "RUNNING, exit 0:0", "7"), "a record left open"
     assert accounted("Slurm accounting storage is disabled") is None
 
 

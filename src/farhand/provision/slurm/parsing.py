@@ -88,14 +88,22 @@ def queue(text: str, cluster: str = "") -> list[Line]:
 
 
 def by_name(lines: Iterable[Line], names: Iterable[str]) -> dict[str, list[Line]]:
-    """The jobs of each name, the one to go by first: one that lives, the older of two."""
+    """The jobs of each name, the one to go by first: one that lives, the older of two.
+
+    A cluster may have been asked by its name and as the one that commands go to: that is one job, not two.
+    """
     found: dict[str, list[Line]] = {name: [] for name in names}
     for line in lines:
-        if line.name in found:
-            found[line.name].append(line)
+        alike = found.get(line.name)
+        if alike is not None and all(_number(line) != _number(other) for other in alike):
+            alike.append(line)
     for alike in found.values():
-        alike.sort(key=lambda line: (_ORDER[line.seen().state], int(line.id.partition(";")[0])))
+        alike.sort(key=lambda line: (_ORDER[line.seen().state], _number(line)))
     return {name: alike for name, alike in found.items() if alike}
+
+
+def _number(line: Line) -> int:
+    return int(line.id.partition(";")[0])
 
 
 _ORDER = {RUNNING: 0, PENDING: 1, ENDED: 2}
@@ -113,12 +121,13 @@ def shown(text: str) -> tuple[Seen | None, str]:
 
 
 def accounted(text: str) -> Seen | None:
-    """How a job ended by ``sacct -X -n -P --format=JobID,State,ExitCode``."""
+    """How a job that the controller does not know any more ended, by ``sacct -X -n -P
+    --format=JobID,State,ExitCode``. It has ended, whatever state its record was left in."""
     for line in text.splitlines():
         parts = line.split("|")
         if len(parts) == 3 and parts[0].isdigit():
             state = parts[1].split(" ")[0]
-            return Seen(STATES.get(state, PENDING), f"{state}, exit {parts[2]}", parts[0])
+            return Seen(ENDED, f"{state}, exit {parts[2]}", parts[0])
     return None
 
 

@@ -17,7 +17,9 @@ from .script import SAYS, build, trial
 CANCELLED_AT_ONCE = 50
 """So many jobs are named to one scancel."""
 
-_PREEMPTED_S = 60.0
+_PREEMPTED_S = 5.0
+"""What Slurm is to put back into its queue is there before that."""
+
 _TRIAL_S = 90.0
 _TRIAL_LOOK_S = 1.0
 
@@ -73,7 +75,9 @@ class Slurm:
         clusters = {"", *self._clusters, *(machine.id.partition(";")[2] for machine in asked)}
         names = ",".join(machine.name for machine in asked)
         lines: list[parsing.Line] = []
-        for cluster in sorted(clusters):
+        for cluster in sorted(
+            clusters, reverse=True
+        ):  # by name first: of one job listed twice the first counts
             where = [f"--clusters={cluster}"] if cluster else []
             words = ["squeue", "--noheader", "--states=all", f"--format={parsing.FORMAT}", *where]
             outcome = await self._client.call([*words, f"--name={names}"])
@@ -83,7 +87,7 @@ class Slurm:
         return lines
 
     def _settle(self, name: str, seen: Seen) -> Seen:
-        """What was preempted and is not back in the queue after a minute has ended."""
+        """What was preempted, and is not back in the queue seconds later, has ended."""
         if not seen.reason.startswith("PREEMPTED"):
             self._preempted.pop(name, None)
             return seen
