@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import farhand_worker
-from farhand_worker.warden_link import program
+from farhand_worker.warden_link import ARGUMENTS
 
 
-def test_the_warden_is_the_file_beside_the_agent(tmp_path: Path) -> None:
-    assert program(tmp_path).name == "warden.py"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_out_of_a_zip_the_warden_is_written_to_the_state_directory(tmp_path: Path) -> None:
-    archive = tmp_path / "worker.pyz"
-    package = Path(farhand_worker.__file__).parent
-    with zipfile.ZipFile(archive, "w") as target:
-        for path in package.glob("*.py"):
-            target.write(path, f"farhand_worker/{path.name}")
-    code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from pathlib import Path\nfrom farhand_worker.warden_link import program\n"
-        "print(program(Path(sys.argv[2])))"
-    )
+def _modules(*arguments: str) -> set[str]:
+    """Run a warden until its agent is gone; the modules of farhand that it loaded."""
+    agents, theirs = socket.socketpair()
+    agents.close()
     result = subprocess.run(
-        [sys.executable, "-c", code, str(archive), str(tmp_path)], capture_output=True, text=True, check=True
+        [sys.executable, "-v", *arguments, "--fd", str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": ""},
     )
-    written = Path(result.stdout.strip())
-    assert written == tmp_path / "warden.py"
-    assert written.read_bytes() == (package / "warden.py").read_bytes()
+    theirs.close()
+    names = {line.split()[1].strip("'") for line in result.stderr.splitlines() if line.startswith("import ")}
+    return {name for name in names if "farhand" in name or "websockets" in name}
+
+
+WANTED = {"farhand_worker", "farhand_worker.trees", "farhand_worker.warden"}
+
+
+def test_the_warden_loads_itself_and_the_standard_library() -> None:
+    assert _modules(*ARGUMENTS) == WANTED
+
+
+def test_the_warden_runs_out_of_a_zip(tmp_path: Path) -> None:
+    archive = tmp_path / "worker.pyz"
+    with zipfile.ZipFile(archive, "w") as target:
+        for path in Path(farhand_worker.__file__).parent.glob("*.py"):
+            target.write(path, f"farhand_worker/{path.name}")
+    *before, _ = ARGUMENTS
+    assert _modules(*before, f"{archive}/farhand_worker/warden.py") == WANTED

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from farhand.sdk import stem as stem_module
-from farhand_worker import warden
+from farhand_worker import trees, warden
+from farhand_worker.warden_link import ARGUMENTS
 from tests.harness.processes import alive
 from tests.harness.waiting import eventually
 
-pytestmark = pytest.mark.skipif(not warden.LINUX, reason="stems are of Linux")
+pytestmark = pytest.mark.skipif(not trees.LINUX, reason="stems are of Linux")
 
 STEM = f"""
 import sys
@@ -58,7 +59,7 @@ class Link:
         self.directory = directory
         self.control, theirs = socket.socketpair()
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-E", warden.__file__, "--fd", str(theirs.fileno())],
+            [sys.executable, *ARGUMENTS, "--fd", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
         )
         theirs.close()
@@ -143,7 +144,7 @@ def test_a_forked_engine_is_the_wardens_child_with_a_session_and_an_environment_
     assert about["threads"] == 1
     names = {"KEPT": "1", "CHANGED": "2", "NEW": "1"}
     assert {name: about["env"].get(name) for name in (*names, "GONE")} == {**names, "GONE": None}
-    assert not warden.children_of(stem), "who forked it has ended"
+    assert not trees.children_of(stem), "who forked it has ended"
 
 
 def test_engines_of_one_stem_have_seeds_of_their_own(link: Link) -> None:

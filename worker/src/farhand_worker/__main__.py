@@ -20,8 +20,8 @@ from .relay import COMMAND as RELAY
 from .relay import relay
 from .settings import Values, load, parser
 from .state import StateDirectory, StateRefused
+from .trees import become_subreaper
 from .usage import Usage
-from .warden import become_subreaper
 
 _USAGE, _REFUSED, _INTERRUPTED = 2, 3, 130
 

@@ -273,7 +273,7 @@ class Agent:
     # ------------------------------------------------------------ the warden
 
     def _start_warden(self) -> None:
-        link = WardenLink(self._state.path, self._environ, self._pool.warden_message, self._warden_ended)
+        link = WardenLink(self._environ, self._pool.warden_message, self._warden_ended)
         self._warden = self._pool.warden = link
         self._renewal.watch_over(link)
 

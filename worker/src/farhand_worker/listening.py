@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import Collection, Iterable, List, NamedTuple, Optional, Set
 
-from .warden import parents
+from .trees import parents
 
 LINUX = sys.platform.startswith("linux")
 _LISTENS = "0A"

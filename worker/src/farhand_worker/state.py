@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Optional, Set
 
 from .protocol import ENGINE_ID_VARIABLE
-from .warden import LINUX, kill_trees
+from .trees import LINUX, kill_trees
 
 _SWEEP_S = 5.0
 _LOCK_TRIES, _LOCK_AGAIN_S = 6, 0.05

@@ -14,7 +14,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .warden import CHANNEL_FD, LINUX
+from .trees import LINUX
+from .warden import CHANNEL_FD
 
 if TYPE_CHECKING:
     from .engines import Ended, Engine, Occupant

@@ -1,8 +1,8 @@
 """The warden: the one process that starts engines and the one that kills them.
 
-It is a child of the agent, single-threaded, standard library only, and runs as a file of its own
-(``python -I -S -E warden.py --fd N``), so that it stays small and has nothing to get stuck in. The agent
-talks to it over a unix socket, one JSON object a line; descriptors for a new engine ride along.
+It is a child of the agent, single-threaded, and loads the standard library, `trees` and itself, so that it
+stays small and has nothing to get stuck in. The agent talks to it over a unix socket, one JSON object a line;
+descriptors for a new engine ride along.
 
 What it guarantees
 ------------------
@@ -34,23 +34,21 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-LINUX = sys.platform.startswith("linux")
+from .trees import LIBC, LINUX, become_subreaper, collect, kill_trees, own_children, set_subreaper
+
 CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 CHANNEL_FD = 3
 """Where an engine finds its channel."""
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
 _CLOCK_BOOTTIME = 7
 _TFD_CLOEXEC = 0o2000000
 _TFD_NONBLOCK = 0o4000
 _TFD_TIMER_ABSTIME = 1
 _SETTLE_S = 0.5
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class _TimerSpec(ctypes.Structure):
@@ -60,81 +58,6 @@ class _TimerSpec(ctypes.Structure):
         ("value_s", ctypes.c_long),
         ("value_ns", ctypes.c_long),
     )
-
-
-# ---------------------------------------------------------------- processes
-
-
-def become_subreaper() -> None:
-    """Make this process the parent of every orphan among its descendants."""
-    if LINUX:
-        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-
-
-def parents() -> Dict[int, int]:
-    """The parent of every process, zombies included, by process id."""
-    if not LINUX:
-        with os.popen("ps -axo pid=,ppid=") as listing:  # pyright: ignore[reportDeprecated] - small
-            return {int(pid): int(parent) for pid, parent in (line.split() for line in listing)}
-    found: Dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    text = file.read()
-            except OSError:
-                continue
-            # The command comes in parentheses and may itself hold any of them.
-            found[int(name)] = int(text[text.rindex(b")") + 2 :].split(None, 2)[1])
-    return found
-
-
-def children_of(pid: int) -> Set[int]:
-    """The processes whose parent is ``pid``."""
-    return {child for child, parent in parents().items() if parent == pid}
-
-
-def kill_trees(roots: Iterable[int]) -> Set[int]:
-    """SIGKILL each root with all its descendants, and say which processes that were.
-
-    They are stopped first, from the top down, until a look around shows no new one: what is being
-    killed cannot outrun the kill by forking.
-    """
-    wanted = list(roots)
-    known: Set[int] = set()
-    while wanted:
-        fresh = [pid for pid in _top_down(wanted) if pid not in known]
-        if not fresh:
-            break
-        for pid in fresh:
-            _send(pid, signal.SIGSTOP)
-        known.update(fresh)
-    for pid in known:
-        _send(pid, signal.SIGKILL)
-    return known
-
-
-def _top_down(roots: List[int]) -> List[int]:
-    below: Dict[int, List[int]] = {}
-    for pid, parent in parents().items():
-        below.setdefault(parent, []).append(pid)
-    order = list(dict.fromkeys(roots))
-    seen = set(order)
-    for pid in order:
-        for child in below.get(pid, ()):
-            if child not in seen:
-                seen.add(child)
-                order.append(child)
-    return order
-
-
-def _send(pid: int, number: int) -> None:
-    # Gone already, or a set-user-id program that this user may not signal: nothing can be done.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
-
-
-# ---------------------------------------------------------------- the program
 
 
 class Child:
@@ -323,7 +246,7 @@ class Warden:
             self._arm()
             self._tell({"is": "spawned", "engine": engine, "pid": pid, "forked": False})
         except OSError as error:
-            self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": str(error)})
+            self._tell_failure(engine, str(error))
         finally:
             order.close()
 
@@ -344,7 +267,7 @@ class Warden:
             self._tell({"is": "spawned", "engine": engine, "pid": pid, "forked": False})
         except OSError as error:
             link.close()
-            self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": str(error)})
+            self._tell_failure(engine, str(error))
         finally:
             theirs.close()
             os.close(output)
@@ -360,8 +283,7 @@ class Warden:
         """An engine was forked, or could not be. It waits until its parent ends: it has done nothing yet."""
         engine, strict = message["engine"], bool(order.message["strict"])
         if "pid" not in message:
-            error = message["error"]
-            self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": error})
+            self._tell_failure(engine, message["error"])
             return
         child = self._children[message["pid"]] = Child(engine, message["pid"], strict)
         self._tell({"is": "spawned", "engine": engine, "pid": child.pid, "forked": True})
@@ -397,7 +319,7 @@ class Warden:
             if message["engine"] in stem.asked:
                 stem.asked[message["engine"]].killed = "asked"
                 if stem in self._dying:  # its child does not end, as if it were frozen
-                    kill_trees({pid for pid in children_of(os.getpid()) if self._is_of_stem(pid)})
+                    kill_trees({pid for pid in own_children() if self._is_of_stem(pid)})
         self._kill_children([c for c in self._children.values() if c.engine == message["engine"]], "asked")
 
     def _signal(self, message: Dict[str, Any]) -> None:
@@ -424,7 +346,7 @@ class Warden:
             return
         following = self._next_deadline() or 0.0  # zero disarms
         spec = _TimerSpec(0, 0, int(following), int(following % 1 * 1e9))
-        _LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
+        LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
 
     def _enforce(self) -> None:
         now = time.clock_gettime(CLOCK)
@@ -456,7 +378,7 @@ class Warden:
     def _kill_orphans(self) -> None:
         killed: Set[int] = set()
         while True:
-            found = children_of(os.getpid())
+            found = own_children()
             self._hear_stems()  # whoever a stem has forked was told of before it came here
             fresh = {pid for pid in found - set(self._children) - killed if not self._is_of_stem(pid)}
             if not fresh:
@@ -477,10 +399,13 @@ class Warden:
             except ChildProcessError:
                 return
             if pid == 0:
-                kill_trees(children_of(os.getpid()))
+                kill_trees(own_children())
                 time.sleep(0.002)
 
     # ------------------------------------------------------------ answers
+
+    def _tell_failure(self, engine: str, error: str) -> None:
+        self._tell({"is": "exited", "engine": engine, "code": 127, "killed": None, "error": error})
 
     def _tell(self, message: Dict[str, Any]) -> None:
         self._outgoing += json.dumps(message).encode() + b"\n"
@@ -512,8 +437,8 @@ def _become_engine(message: Dict[str, Any], warden: int, channel: int, output: i
     try:
         os.setsid()
         if LINUX:
-            _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-            _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
+            LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+            set_subreaper(adopts)
         if os.getppid() != warden:
             os._exit(125)  # the warden ended before the death signal was set
         channel = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, 10)
@@ -538,7 +463,7 @@ def _wake_up(number: int, frame: object) -> None:
 def _timer() -> Optional[int]:
     if not LINUX:
         return None
-    fd = _LIBC.timerfd_create(_CLOCK_BOOTTIME, _TFD_CLOEXEC | _TFD_NONBLOCK)
+    fd = LIBC.timerfd_create(_CLOCK_BOOTTIME, _TFD_CLOEXEC | _TFD_NONBLOCK)
     return fd if fd >= 0 else None
 
 
@@ -557,14 +482,6 @@ def _end(status: int) -> Dict[str, int]:
     return {"code": os.WEXITSTATUS(status)}
 
 
-def collect(pid: int) -> bool:
-    """Take the end of a dead child off the process table; whether it is gone."""
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return pid not in parents()
-
-
 def _drain(source: socket.socket) -> None:
     try:
         while source.recv(4096):
@@ -573,17 +490,13 @@ def _drain(source: socket.socket) -> None:
         pass
 
 
-def main() -> None:
+def main(arguments: List[str]) -> None:
     """Run as the agent's child, with the control socket at ``--fd``."""
     parser = argparse.ArgumentParser(prog="warden")
     parser.add_argument("--fd", type=int, required=True)
-    control = socket.socket(fileno=parser.parse_args().fd)
+    control = socket.socket(fileno=parser.parse_args(arguments).fd)
     control.set_inheritable(False)
     become_subreaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with its agent and not before
     Warden(control).run()
-
-
-if __name__ == "__main__":
-    main()

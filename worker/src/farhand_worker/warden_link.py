@@ -6,16 +6,21 @@ import array
 import asyncio
 import json
 import os
-import pkgutil
 import signal
 import socket
 import subprocess
 import sys
 from collections import deque
-from pathlib import Path
 from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from . import warden
+from . import trees, warden
+
+_RUN = (
+    "import sys; sys.path.append(sys.argv[1].rpartition('/farhand_worker/')[0]); "
+    "from farhand_worker.warden import main; main(sys.argv[2:])"
+)
+ARGUMENTS = ("-I", "-S", "-E", "-c", _RUN, warden.__file__)
+"""What has an interpreter run the warden, from a directory or out of a zip; ``--fd N`` follows."""
 
 _SETTLE_S = 5.0
 
@@ -34,12 +39,10 @@ class WardenLink:
 
     def __init__(
         self,
-        state_dir: Path,
         environ: Mapping[str, str],
         on_message: Callable[[Dict[str, Any]], None],
         on_end: Callable[[str], None],
     ) -> None:
-        self._state_dir = state_dir
         self._environ = environ
         self._on_message = on_message
         self._on_end = on_end
@@ -60,15 +63,7 @@ class WardenLink:
     def _start(self) -> None:
         self._socket, other = socket.socketpair()
         self._socket.setblocking(False)
-        command = [
-            sys.executable,
-            "-I",
-            "-S",
-            "-E",
-            str(program(self._state_dir)),
-            "--fd",
-            str(other.fileno()),
-        ]
+        command = [sys.executable, *ARGUMENTS, "--fd", str(other.fileno())]
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -191,21 +186,10 @@ async def kill_inherited(spared: set[int]) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + _SETTLE_S
     while loop.time() < until:
-        inherited = warden.children_of(os.getpid()) - spared
+        inherited = trees.children_of(os.getpid()) - spared
         if not inherited:
             return
-        warden.kill_trees(inherited)
+        trees.kill_trees(inherited)
         for pid in inherited:
-            warden.collect(pid)
+            trees.collect(pid)
         await asyncio.sleep(0.002)
-
-
-def program(state_dir: Path) -> Path:
-    """The warden as a file; out of a zip it is written to the state directory first."""
-    path = Path(warden.__file__)
-    if path.is_file():
-        return path
-    source = pkgutil.get_data(__package__ or "farhand_worker", "warden.py")
-    copy = state_dir / "warden.py"
-    copy.write_bytes(source or b"")
-    return copy

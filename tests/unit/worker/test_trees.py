@@ -1,4 +1,4 @@
-"""The warden's look at processes, on real ones."""
+"""The look at processes, and their end, on real ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from farhand_worker import warden
+from farhand_worker import trees
 
 TREE = """
 import os, signal, subprocess, sys, time
@@ -29,13 +29,13 @@ def _tree(depth: int) -> subprocess.Popen[bytes]:
 
 
 def test_every_process_has_its_parent() -> None:
-    assert warden.parents()[os.getpid()] == os.getppid()
+    assert trees.parents()[os.getpid()] == os.getppid()
 
 
 def test_a_kill_reaches_every_session_below() -> None:
     process = _tree(3)
     assert process.stdout is not None
-    killed = warden.kill_trees([process.pid])
+    killed = trees.kill_trees([process.pid])
     assert len(killed) == 4
     assert process.stdout.read() == b""  # the pipe closes when the last of them is gone
     assert process.wait() == -signal.SIGKILL
@@ -50,14 +50,14 @@ def test_a_kill_is_not_outrun_by_a_process_that_forks_all_the_time() -> None:
     )
     outer = f"import subprocess, sys\nsubprocess.Popen([sys.executable, '-c', {code!r}])\n"
     keeper = (
-        "import os, sys\nfrom farhand_worker import warden\nwarden.become_subreaper()\n"
+        "import os, sys\nfrom farhand_worker import trees\ntrees.become_subreaper()\n"
         f"import subprocess\nsubprocess.run([sys.executable, '-c', {outer!r}])\n"
         "sys.stdin.read()\nspared = set()\n"
         "while True:\n"
-        "    below = warden.children_of(os.getpid())\n"
+        "    below = trees.children_of(os.getpid())\n"
         "    if not below: break\n"
-        "    warden.kill_trees(below)\n"
-        "    for pid in below: warden.collect(pid)\n"
+        "    trees.kill_trees(below)\n"
+        "    for pid in below: trees.collect(pid)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", keeper], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
@@ -69,17 +69,19 @@ def test_a_kill_is_not_outrun_by_a_process_that_forks_all_the_time() -> None:
     process.stdout.close()
 
 
+def test_a_process_of_one_thread_knows_its_own_children_dead_or_alive() -> None:
+    code = (
+        "import os, subprocess, sys\nfrom farhand_worker import trees\n"
+        "lives = [subprocess.Popen(['sleep', '60']) for _ in range(3)]\n"
+        "dead = os.fork()\nif dead == 0: os._exit(0)\nos.waitid(os.P_PID, dead, os.WEXITED | os.WNOWAIT)\n"
+        "assert trees.own_children() == {dead, *(each.pid for each in lives)}\n"
+        "assert trees.own_children() == trees.children_of(os.getpid())\n"
+        "for each in lives: each.kill(); each.wait()\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_killing_what_is_gone_is_nothing() -> None:
     process = subprocess.Popen(["true"])
     process.wait()
-    warden.kill_trees([process.pid])
-
-
-def test_the_warden_imports_the_standard_library_alone_and_runs_as_a_file() -> None:
-    result = subprocess.run(
-        [sys.executable, "-I", "-S", "-E", warden.__file__, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "--fd" in result.stdout
+    trees.kill_trees([process.pid])
