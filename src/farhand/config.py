@@ -73,6 +73,13 @@ def _base_path(value: Any) -> str:
     return f"/{path}" if path else ""
 
 
+def _domain(value: Any) -> str:
+    name = str(value).strip().lower().removeprefix("*.").strip(".")
+    if name and not _DOMAIN.fullmatch(name):
+        raise ValueError("is no domain; one reads like services.example.org, without a scheme or a port")
+    return name
+
+
 def _networks(value: Any) -> tuple[str, ...]:
     names = [name.strip() for name in str(value).split(",") if name.strip()]
     for name in names:
@@ -117,6 +124,7 @@ def _database(value: Any) -> str:
 
 
 _TIMES = Times()
+_DOMAIN = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 _SIZE_MIN = 1024 * 1024
 
 SETTINGS: tuple[Setting, ...] = (
@@ -135,6 +143,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("parallel", _cores(), _count, "Slots of the server's own processors; default: one a core."),
     Setting("base_path", "", _base_path, "The path under which a proxy publishes the server."),
     Setting("public_host", "", str, "Another host name by which the server is reached, for the Host check."),
+    Setting(
+        "services_host",
+        "localhost",
+        _domain,
+        "The domain below which services have hosts of their own, NAME.DOMAIN, for browsers; none: no hosts.",
+    ),
     Setting(
         "trusted_proxy",
         "",
@@ -192,6 +206,7 @@ class Config:
     parallel: int
     base_path: str
     public_host: str
+    services_host: str
     trusted_proxy: tuple[str, ...]
     tls_cert: Path | None
     tls_key: Path | None

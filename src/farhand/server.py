@@ -218,6 +218,7 @@ class Server:
             secure=certificate is not None,
             url=public_url(config, port, certificate),
             pin=certificate.pin if certificate else "",
+            services_host=config.services_host,
             service_answer_s=config.service_answer_s,
         )
 

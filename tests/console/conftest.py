@@ -13,10 +13,13 @@ from tests.optional import need
 from tests.unit.web.fakes import FakeServices, make_run
 from tests.unit.web.served import Served, served
 
+NAMES = "--host-resolver-rules=MAP *.example.test 127.0.0.1"
+"""Names that lead here, as the name server of an installation has them lead to its server."""
+
 OpenPage = Callable[..., Any]
-NOISE = ("net::ERR_", "[object Event]", "status of 422")
-"""What a browser and htmx say of a stream whose page or server ends (the page says "reconnecting"), and of
-a form that comes back with an error."""
+NOISE = ("net::ERR_", "[object Event]", "status of 422", "Cross-Origin-Opener-Policy header has been ignored")
+"""What a browser and htmx say of a stream whose page or server ends (the page says "reconnecting"), of a form
+that comes back with an error, and of a console that is reached by a name and without TLS."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +28,7 @@ def browser() -> Iterator[Any]:
     program = need("Chromium")
     api = pytest.importorskip("playwright.sync_api", reason="playwright is absent: no browser is driven")
     with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(program), args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=str(program), args=["--no-sandbox", NAMES])
         yield chromium
         chromium.close()
 

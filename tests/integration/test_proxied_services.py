@@ -26,6 +26,9 @@ from tests.harness.kept import Kept
 from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
 
+NAMED = "flows.example.test"
+"""A name of the server's, for which there is no domain that services have hosts below."""
+
 MEGABYTE = 1024 * 1024
 
 
@@ -37,7 +40,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     kept.add("talk", "websockets", program="pages.py", device="near", health=None)
     kept.add("other", program="pages.py", device="near", health="/health")
     kept.add("away", program="pages.py", device="slow", health="/health")
-    settings = {"FARHAND_SERVICE_ANSWER_S": "3"}
+    settings = {"FARHAND_SERVICE_ANSWER_S": "3", "FARHAND_PUBLIC_HOST": NAMED}
     with deployed(kept.directory, project=kept.project, parallel=1, settings=settings) as deployment:
         kept.deployment = deployment
         deployment.worker("box", "near", parallel=1)
@@ -180,7 +183,7 @@ def test_an_answer_speaks_for_the_service_alone(http: httpx2.Client) -> None:
 def test_a_browser_is_sent_on_to_an_address_that_opens_that_service_alone(
     browser: httpx2.Client, deployment: Deployment
 ) -> None:
-    away = browser.get("/services/web/deep/er?x=1")
+    away = browser.get("/services/web/deep/er?x=1", headers={"Host": f"{NAMED}:{deployment.port}"})
     assert away.status_code == 303
     address = httpx2.URL(f"{deployment.url}/services/web/deep/er").join(away.headers["location"])
     plain = httpx2.Client(timeout=20)
@@ -195,6 +198,46 @@ def test_a_browser_is_sent_on_to_an_address_that_opens_that_service_alone(
     own = {"Sec-Fetch-Site": "same-origin"}
     assert browser.post("/services/web/deep/er", headers=own).json()["code"] == "forbidden"
     plain.close()
+
+
+def test_a_browser_is_led_to_the_host_of_the_service_by_a_code_that_works_once(
+    browser: httpx2.Client, deployment: Deployment
+) -> None:
+    """Nothing of the console is there, and nobody else's page may ask for anything."""
+    away = httpx2.URL(browser.get("/services/web/deep/er?x=1").headers["location"])
+    assert (away.host, away.port) == ("web.localhost", deployment.port)
+    here = f"web.localhost:{deployment.port}"
+    with httpx2.Client(base_url=deployment.url, headers={"Host": here}, timeout=20) as page:
+        assert page.get("/deep/er").json()["code"] == "unauthorized"
+        let_in = page.get(away.raw_path.decode())
+        assert let_in.headers["location"] == f"http://{here}/deep/er?x=1"
+        assert page.get(away.raw_path.decode()).json()["code"] == "unauthorized"
+        page.cookies.clear()
+        page.headers["Cookie"] = let_in.headers["set-cookie"].partition(";")[0] + "; own=b"
+        found = seen(page.get("/api/v1/runs?x=1", headers={"Authorization": "Bearer own"}))
+        assert (found["target"], found["headers"]["cookie"]) == ("/api/v1/runs?x=1", "own=b")
+        assert found["headers"]["authorization"] == "Bearer own"
+        answer = page.get("/cookie")
+        assert not {"set-cookie", "content-security-policy", "clear-site-data"} & set(answer.headers)
+        for theirs in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "same-site"}):
+            assert page.post("/take", headers=theirs).json()["code"] == "cross_origin"
+        embedded = {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}
+        assert page.get("/echo", headers=embedded).json()["code"] == "cross_origin"
+        led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        assert page.get("/echo", headers=led).status_code == 200
+        page.headers["Host"] = here.replace("web", "other")
+        assert page.get("/echo").json()["code"] == "unauthorized"
+        page.headers["Cookie"] = f"farhand-{deployment.port}={browser.cookies[f'farhand-{deployment.port}']}"
+        assert page.get("/echo").json()["code"] == "unauthorized", "a sign-in at the console is none here"
+
+
+def test_a_program_uses_a_service_at_its_own_host_by_its_token(
+    http: httpx2.Client, deployment: Deployment
+) -> None:
+    headers = {"Host": f"web.localhost:{deployment.port}"}
+    found = seen(http.get(f"{deployment.url}/echo", headers=headers))
+    assert "authorization" not in found["headers"]
+    assert http.get(f"{deployment.url}/away", headers=headers).headers["location"] == "/echo?of=away"
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,8 @@ def test_every_setting_has_a_variable_and_a_sentence() -> None:
         ("base_path", "/flows/", "/flows"),
         ("base_path", "a/b", "/a/b"),
         ("base_path", "/", ""),
+        ("services_host", "*.Apps.example.org.", "apps.example.org"),
+        ("services_host", "", ""),
         ("port", "0", 0),
         ("parallel", "0", 0),
     ],

@@ -22,7 +22,7 @@ from starlette.requests import HTTPConnection
 from ..engine.roles import MAY, WORKER, Identity, check
 from ..engine.services import Services
 from ..errors import NotEncrypted, Unauthorized
-from .guard import is_loopback
+from .hosts import is_loopback
 from .settings import WebSettings
 
 __all__ = ["MAY", "OPEN", "Sessions", "check", "identify", "remember", "require"]
@@ -130,8 +130,15 @@ async def identify(request: HTTPConnection) -> Identity | None:
         return await services.tokens.verify(text.strip(), address, session)
     settings: WebSettings = request.app.state.settings
     sessions: Sessions = request.app.state.sessions
-    visitor = sessions.open(request.cookies.get(settings.cookie_name, ""))
+    known = map(sessions.open, cookies_named(request, settings.cookie_name))
+    visitor = next((each for each in known if each is not None), None)
     return None if visitor is None else await services.tokens.confirm(visitor, address)
+
+
+def cookies_named(request: HTTPConnection, name: str) -> list[str]:
+    """All cookies of a name: a page of a host beside ours may have set one that is sent here, too."""
+    pairs = (each.partition("=") for each in request.headers.get("cookie", "").split(";"))
+    return [value.strip() for found, _, value in pairs if found.strip() == name]
 
 
 def require(action: str) -> Callable[[Request], Coroutine[Any, Any, Identity]]:

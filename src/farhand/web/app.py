@@ -41,6 +41,8 @@ from . import (
 )
 from .access import Sessions
 from .guard import Guard
+from .hosts import Hosts
+from .openings import Openings
 from .pages import PAGES, STATIC
 from .pages.shell import environment
 from .proxied import Proxied
@@ -105,6 +107,8 @@ def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     app.state.services = services
     app.state.settings = settings
     app.state.sessions = Sessions(settings, generation=lambda: services.tokens.generation)
+    app.state.openings = Openings()
+    app.state.hosts = Hosts(settings)
     app.state.templates = environment()
     handlers.install(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -7,12 +7,13 @@
   websockets. Programs send none.
 - **Size**: bodies other than artifacts, and those for services, end at ``body_bytes_max``.
 - **Base path**: a prefix that a proxy left on the path is taken off; every link is relative.
+
+At the host of a service the first two hold as well, the second for whatever a page loads, too, and nothing is
+added to what the service answers. Pages of other origins may lead there, and no more.
 """
 
 from __future__ import annotations
 
-import ipaddress
-from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from .hosts import Hosts, host_name, is_loopback
 from .problems import problem
 from .settings import WebSettings
 from .tickets import Address, address_of
@@ -31,9 +33,6 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self'; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
-
-_NAMES_MAX = 1000
-"""How many names of hosts are remembered with what they are."""
 
 HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
@@ -48,42 +47,26 @@ HEADERS = {
 _RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 
 
-@lru_cache(_NAMES_MAX)
-def host_name(netloc: str) -> str:
-    """The host in ``host``, ``host:port`` or ``[v6]:port``, in lower case; empty when there is none."""
-    try:
-        return (urlsplit(f"//{netloc}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
-
-
-@lru_cache(_NAMES_MAX)
-def is_loopback(name: str) -> bool:
-    """Whether a host name can only be this machine."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 class Guard:
     """The outermost ASGI layer."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self.app = app
         self._settings = settings
-        self._names = {host_name(name) for name in (settings.host, *settings.url_hosts)}
+        self._hosts = Hosts(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        inside = self._without_base_path(scope)
-        refusal = self._refusal(scope, address_of(inside["path"]))
+        at_service = self._hosts.service(Headers(scope=scope).get("host", "")) != ""
+        inside = scope if at_service else self._without_base_path(scope)
+        refusal = self._refusal(scope, None if at_service else address_of(inside["path"]))
         if refusal is not None:
             await _refuse(scope, receive, send, *refusal)
+            return
+        if at_service:
+            await self.app(scope, receive, send)
             return
         if scope["type"] == "http" and scope["path"] == self._settings.base_path != "":
             # Relative links need the slash at the end.
@@ -92,7 +75,7 @@ class Guard:
             return
         scope = inside
         if scope["type"] == "http":
-            receive, send = self._limited(scope, receive), _with_headers(send)
+            receive, send = self._limited(scope, receive), with_headers(send)
         await self.app(scope, receive, send)
 
     def _refusal(self, scope: Scope, service: Address | None) -> tuple[str, str] | None:
@@ -100,10 +83,12 @@ class Guard:
         host = headers.get("host", "")
         name = host_name(host)
         arrived_on = (scope.get("server") or ("", 0))[0]
-        known = name in self._names or name in self._settings.relay_hosts
+        known = name in self._hosts.own or name in self._settings.relay_hosts or self._hosts.service(host)
         if not (is_loopback(name) or known or (name and name == arrived_on)):
             return "wrong_host", "this server does not go by that name; allow it with --public-host"
         changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
+        if service is None and self._hosts.service(host):
+            changes |= headers.get("sec-fetch-mode", "navigate") != "navigate"
         if service is not None and service.ticket:
             return None  # a ticket is no cookie: whoever shows it was given it
         if changes and not _same_origin(headers, host):
@@ -150,7 +135,9 @@ def _same_origin(headers: Headers, host: str) -> bool:
     return urlsplit(origin).netloc.lower() == host.lower()
 
 
-def _with_headers(send: Send) -> Send:
+def with_headers(send: Send) -> Send:
+    """Have every answer carry `HEADERS`."""
+
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             given = message.get("headers", ())
@@ -164,7 +151,7 @@ def _with_headers(send: Send) -> Send:
 async def _refuse(scope: Scope, receive: Receive, send: Send, code: str, detail: str) -> None:
     response: Any = problem(403, code, detail)
     if scope["type"] == "http":
-        await response(scope, receive, _with_headers(send))
+        await response(scope, receive, with_headers(send))
     elif "websocket.http.response" in scope.get("extensions", {}):
         # The handshake is answered by the problem itself, so that a worker's log can say what is wrong.
         await response(scope, receive, send)

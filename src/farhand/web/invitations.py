@@ -17,7 +17,7 @@ from ..model import NAME_PATTERN
 from .access import remember, require
 from .asking import Asking
 from .audit import note
-from .guard import is_loopback
+from .hosts import is_loopback
 from .routing import Routes
 from .settings import WebSettings
 from .tokens import MintedToken

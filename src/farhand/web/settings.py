@@ -20,6 +20,7 @@ class WebSettings:
     ``session_key`` signs the console's cookies; a key that is kept keeps people signed in over a restart.
     ``secure`` marks the cookie for TLS only. ``url`` is the address that other machines are told, ``pin``
     the fingerprint of the certificate that this server itself presents, empty behind a proxy.
+    ``services_host`` is the domain below which services have hosts of their own, empty for none;
     ``service_answer_s``: so long a service may take to begin an answer; 0 is for ever.
     """
 
@@ -34,6 +35,7 @@ class WebSettings:
     pin: str = ""
     session_s: float = 12 * 3600.0
     link_s: float = 15 * 60.0
+    services_host: str = ""
     service_answer_s: float = 300.0
     body_bytes_max: int = 8 * 1024 * 1024
 

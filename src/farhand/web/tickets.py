@@ -13,15 +13,21 @@ PATH = re.compile(r"/services/([^/]+)/(?:~([^/]+)(/|$))?")
 
 
 class Address(NamedTuple):
-    """What a path says: the service, the ticket if there is one, and the rest, which the service sees."""
+    """Which service is meant, the ticket if there is one, and the rest of the path, which the service sees.
+
+    ``own``: by the service's own host, where all of the path is the service's.
+    """
 
     service: str
     ticket: str
     rest: str
+    own: bool = False
 
     @property
     def prefix(self) -> str:
-        """The part that this server takes off."""
+        """The part of the path that this server takes off."""
+        if self.own:
+            return ""
         return f"/services/{self.service}" + (f"/~{self.ticket}" if self.ticket else "")
 
 

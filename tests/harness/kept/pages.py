@@ -15,9 +15,42 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event
+from typing import Any
 
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
 
+APP = """<!doctype html><title>app</title><p id=said></p><script src="/app.js"></script>"""
+APP_SCRIPT = """
+const tried = async (what) => { try { return await what() } catch (error) { return "refused" } };
+const spoken = (address) => new Promise((resolve, reject) => {
+  const link = new WebSocket(address, "spoken");
+  link.onmessage = (event) => resolve(event.data);
+  link.onerror = () => reject(new Error("refused"));
+});
+const framed = (address) => new Promise((resolve) => {
+  const frame = document.createElement("iframe");
+  frame.onload = () => resolve(frame.contentDocument ? frame.contentDocument.title : "refused");
+  frame.src = address;
+  document.body.append(frame);
+});
+const told = {credentials: "include", mode: "no-cors", method: "POST"};
+(async () => {
+  const console_ = decodeURIComponent(location.hash.slice(1)), said = {};
+  localStorage.setItem("count", Number(localStorage.getItem("count") || 0) + 1);
+  said.count = localStorage.getItem("count");
+  document.cookie = "mine=script; path=/";
+  const site = location.hostname.split(".").slice(-2).join(".");
+  document.cookie = `farhand-${location.port}=forged; path=/; domain=${site}`;
+  said.cookies = (await (await fetch("/cookies")).text()).split("; ").sort();
+  said.room = await tried(() => spoken(`ws://${location.host}/room`));
+  said.api = await tried(async () => (await fetch(`${console_}/api/v1/runs`, {credentials: "include"})).ok);
+  said.order = await tried(async () => (await fetch(`${console_}/api/v1/services/talk/stop`, told)).type);
+  said.link = await tried(() => spoken(`${console_.replace("http", "ws")}/services/talk/room`));
+  said.frame = await tried(() => framed(`${console_}/`));
+  document.getElementById("said").textContent = JSON.stringify(said);
+})();
+"""
 PIECE = b"0123456789abcdef" * 4096
 PAGE = """<!doctype html><title>page</title><p id=said></p>
 <script src="script.js"></script>"""
@@ -160,8 +193,24 @@ async def _echoes(connection: ServerConnection) -> None:
         await connection.send(message)
 
 
+def _paged(connection: ServerConnection, request: Request) -> Response | None:
+    """Pages beside the websocket, as an application has them, with absolute paths and cookies."""
+    known = {"/app": ("text/html", APP), "/app.js": ("text/javascript", APP_SCRIPT)}
+    known["/cookies"] = ("text/plain", request.headers.get("Cookie", ""))
+    path = request.path.partition("?")[0]
+    if path not in known:
+        return None
+    kind, text = known[path]
+    response = connection.respond(HTTPStatus.OK, text)
+    del response.headers["Content-Type"]
+    response.headers["Content-Type"] = kind
+    response.headers["Set-Cookie"] = "own=server; Path=/; HttpOnly"
+    return response
+
+
 async def _websockets(port: int) -> None:
-    async with serve(_echoes, "127.0.0.1", port, subprotocols=["spoken"], max_size=None):
+    asked: Any = {"subprotocols": ["spoken"], "process_request": _paged}
+    async with serve(_echoes, "127.0.0.1", port, max_size=None, **asked):
         await asyncio.get_running_loop().create_future()
 
 

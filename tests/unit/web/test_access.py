@@ -45,6 +45,14 @@ def test_a_wrong_token_is_refused_even_beside_a_good_cookie(app: Any) -> None:
     assert browser.get("/api/v1/runs", headers={"Authorization": "Bearer made-up"}).status_code == 401
 
 
+@pytest.mark.parametrize("cookies", ["{name}=forged; {name}={good}", "{name}={good}; a=b; {name}=forged"])
+def test_a_forged_cookie_beside_a_good_one_signs_nobody_out(app: Any, cookies: str) -> None:
+    """A page of a host beside ours may set one for both."""
+    name, good = next(iter(signed_in(app).cookies.items()))
+    header = cookies.format(name=name, good=good)
+    assert caller(app, Cookie=header).get("/api/v1/runs").status_code == 200
+
+
 def test_another_scheme_than_bearer_is_refused(app: Any) -> None:
     answer = caller(app, Authorization="Basic YTpi").get("/api/v1/runs")
     assert problem_of(answer) == (401, "unauthorized")

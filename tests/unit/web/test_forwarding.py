@@ -144,3 +144,45 @@ def test_a_ticket_is_no_cookie_and_opens_one_service_while_the_sign_in_lasts() -
     assert sessions.open(sessions.seal(visitor), "llm") is None
     now[0] += 61
     assert sessions.open(ticket, "llm") is None
+
+
+OWN = Visit("", "192.0.2.7", "https", "llm.apps.example.org", by_token=False, own=True)
+
+
+def test_at_a_host_of_its_own_a_service_has_cookies_and_origin_and_none_of_our_cookies() -> None:
+    given = [
+        (b"cookie", b"farhand-service-8420=t; own=1; __Host-Farhand-x=t;farhand-8420=s; other=2"),
+        (b"origin", b"https://llm.apps.example.org"),
+        (b"referer", b"https://llm.apps.example.org/a"),
+        (b"x-forwarded-for", b"10.0.0.1"),
+        (b"farhand-session", b"s"),
+    ]
+    passed = to_service(given, OWN)
+    assert passed[-3:] == [(b"cookie", b"own=1; other=2"), given[1], given[2]]
+    assert dict(passed)[b"x-forwarded-for"] == b"192.0.2.7"
+    assert b"x-forwarded-prefix" not in dict(passed)
+    assert b"cookie" not in dict(to_service([(b"cookie", b"farhand-service-8420=t")], OWN))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "passed"),
+    [
+        (b"set-cookie", b"own=1; Path=/; HttpOnly", b"own=1; Path=/; HttpOnly"),
+        (b"set-cookie", b"own=1; DOMAIN = example.org; Path=/", b"own=1; Path=/"),
+        (b"set-cookie", b" Farhand-8420=x; Path=/", None),
+        (b"set-cookie", b"farhand-service-8420=x", None),
+        (b"content-security-policy", b"default-src 'self'", b"default-src 'self'"),
+        (b"service-worker-allowed", b"/", b"/"),
+        (b"location", b"/lab?x=1", b"/lab?x=1"),
+        (b"location", b"http://llm.apps.example.org/lab", b"/lab"),
+        (b"location", b"https://elsewhere.example/", b"https://elsewhere.example/"),
+        (b"clear-site-data", b'"*"', None),
+        (b"strict-transport-security", b"max-age=1; includeSubDomains", None),
+        (b"alt-svc", b"h3", None),
+        (b"connection", b"close", None),
+    ],
+)
+def test_at_a_host_of_its_own_it_speaks_for_that_host_alone(
+    name: bytes, value: bytes, passed: bytes | None
+) -> None:
+    assert to_visitor([(name, value)], OWN) == ([] if passed is None else [(name, passed)])

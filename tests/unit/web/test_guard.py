@@ -8,7 +8,8 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 
 from farhand.web.app import create_app
-from farhand.web.guard import HEADERS, host_name, is_loopback
+from farhand.web.guard import HEADERS
+from farhand.web.hosts import host_name, is_loopback
 from farhand.web.settings import WebSettings
 
 from .apps import app_over
