@@ -87,6 +87,7 @@ class JobSettings:
 
     ``in_order`` is set by a retry with other code or parameters: what it takes over is good only so far.
     ``timeout_words`` and ``silence_words`` are said of a passed limit, where the general words are not meant.
+    ``along`` names what it yields that others read while it runs.
     """
 
     retries: int = 0
@@ -103,6 +104,7 @@ class JobSettings:
     in_order: bool = False
     timeout_words: str = ""
     silence_words: str = ""
+    along: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ async def a_whole_run(story, ended: bool = True, calls: int = 5):
         await story.report(
             leased, story.log("x" * 100), story.began(f"k{number}"), story.checkpoint(f"k{number}")
         )
+    await story.report(leased, *(protocol.Yielded("k0", "loss", step, {}) for step in ("begun", "value")))
     call = (await story.report(leased, story.call("placed"))).changes.enqueued[0]
     placed = await story.running(call)
     await story.report(placed, story.result())

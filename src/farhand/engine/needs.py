@@ -1,4 +1,4 @@
-"""What a job asks for while it runs: secrets it declares, and variables."""
+"""What a job asks for while it runs: secrets it declares, variables, services, and streams of its run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from ..errors import StaleLease
 from ..store import Store
 from .hosting import Hosting
 from .secrets import Secrets
+from .streams import Asked, Streams
 from .variables import Variables
 
 
 class Needs:
     """Answers jobs. Only the worker that holds the job's current lease is answered."""
 
-    def __init__(self, store: Store, secrets: Secrets, variables: Variables, hosting: Hosting) -> None:
+    def __init__(
+        self, store: Store, secrets: Secrets, variables: Variables, hosting: Hosting, streams: Streams
+    ) -> None:
+        self._streams = streams
         self._hosting = hosting
         self._store = store
         self._secrets = secrets
@@ -34,6 +38,10 @@ class Needs:
         status = await self._hosting.settled(name, wait_s)
         told = {field: getattr(status.service, field) for field in ("state", "reason", "message")}
         return told | {"url": status.url}
+
+    async def stream(self, job_id: str, args: dict[str, Any], wait_s: float) -> dict[str, Any]:
+        """What there is of a stream of the job's run. Raises KeyError, ValueError, `NotFound`."""
+        return await self._streams.read(job_id, Asked.read(args), wait_s)
 
     async def variable(self, name: str) -> dict[str, Any]:
         """The value of a variable. Raises `NotFound`."""

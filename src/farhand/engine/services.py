@@ -77,7 +77,7 @@ class Services(Dispatch):
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
         self.variables = Variables(store)
         self.flavors = Flavors(store)
-        self.needs = Needs(store, self.secrets, self.variables, self.hosting)
+        self.needs = Needs(store, self.secrets, self.variables, self.hosting, Streams(store, self.bus))
         self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False
         self.limits: dict[str, int] = {}

@@ -69,6 +69,7 @@ class Socket:
         self._session = Session(times)
         self._outgoing: asyncio.Queue[str | tuple[int, str]] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: set[asyncio.Task[None]] = set()
         self._early: list[Any] = []
         self._member: Member | None = None
         self._watching_handoffs = False
@@ -129,7 +130,7 @@ class Socket:
                 )  # what was said last arrives, with the reason
         finally:
             self._session.close()
-            for task in (sender, receiver, ending):
+            for task in (sender, receiver, ending, *self._asked):
                 task.cancel()
             await asyncio.gather(sender, receiver, ending, return_exceptions=True)
             if self._member is not None:
@@ -237,7 +238,7 @@ class Socket:
         self._spawn(self._record_all(events))
 
     async def _on_request(self, request: protocol.Request) -> None:
-        self._spawn(self._reply(request))
+        self._spawn(self._reply(request), self._asked)
 
     async def _on_drained(self, _: protocol.Drained) -> None:
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -269,10 +270,12 @@ class Socket:
             raise protocol.ProtocolViolation("a session begins with hello")
         return self._member
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Any, among: set[asyncio.Task[None]] | None = None) -> None:
+        """Let it run beside; those that report have to end before a goodbye, those that ask need not."""
+        tasks = self._tasks if among is None else among
         task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _record_all(self, events: list[protocol.Event]) -> None:
         """Record what came in one frame in one transaction; what is refused there, each on its own."""
@@ -334,10 +337,10 @@ class Socket:
         return await self._needs.secret(self._credential.name, request.job, request.lease, name)
 
     async def _service(self, request: protocol.Request) -> dict[str, Any]:
-        wait_s = request.args.get("wait_s")
-        return await self._needs.service(
-            str(request.args["name"]), float(wait_s) if isinstance(wait_s, int | float) else 0.0
-        )
+        return await self._needs.service(str(request.args["name"]), _wait_s(request))
+
+    async def _stream(self, request: protocol.Request) -> dict[str, Any]:
+        return await self._needs.stream(request.job, request.args, _wait_s(request))
 
     async def _variable(self, request: protocol.Request) -> dict[str, Any]:
         return await self._needs.variable(str(request.args["name"]))
@@ -346,5 +349,12 @@ class Socket:
         "checkpoints": _checkpoints,
         "secret": _secret,
         "service": _service,
+        "stream": _stream,
         "variable": _variable,
     }
+
+
+def _wait_s(request: protocol.Request) -> float:
+    """So long a request may be held back for its answer."""
+    wait_s = request.args.get("wait_s")
+    return float(wait_s) if isinstance(wait_s, int | float) else 0.0

@@ -40,6 +40,7 @@ from .schedules import Schedules
 from .secrets import Secrets
 from .services import Services
 from .state import StoreState
+from .streams import Streams
 from .tasks import Tasks
 from .tokens import Tokens
 from .variables import Variables
@@ -66,6 +67,7 @@ class Store:
         self.tasks = Tasks(database)
         self.logs = Logs(database)
         self.metrics = Metrics(database)
+        self.streams = Streams(database)
         self.artifacts = Artifacts(database)
         self.run_blobs = RunBlobs(database)
         self.events = Events(database)

@@ -13,6 +13,7 @@ from farhand_worker.protocol import (
     ProtocolViolation,
     Result,
     TaskBegan,
+    Yielded,
 )
 
 from ..lifecycle import Ending
@@ -26,6 +27,7 @@ from .logs import append_lines
 from .metrics import append_points
 from .progress import note_progress
 from .run_blobs import digests_of, name_blobs
+from .streams import note_yields
 from .tasks import TaskBatch
 
 _OF_CALLS = frozenset({TaskBegan, Checkpoint})
@@ -45,6 +47,7 @@ class Batch:
         self.lines: list[tuple[Any, ...]] = []
         self.points: list[tuple[Any, ...]] = []
         self.progress: dict[str | None, Progress] = {}
+        self.yields: list[Yielded] = []
         self.label: str | None = None
         self.nested = False  # whether anything came from a flow that was called inside of the run
         self.blobs: set[str] = set()
@@ -83,6 +86,9 @@ class Batch:
         if self.progress:
             note_progress(self.connection, self.run, self.progress)
             self.progress = {}
+        if self.yields and self.job is not None:
+            note_yields(self.connection, self.job, self.yields)
+            self.yields = []
 
 
 def on_log(batch: Batch, event: Log) -> None:
@@ -107,6 +113,14 @@ def on_progress(batch: Batch, event: Progress) -> None:
     batch.points.append((event.at, {"progress": event.done / (event.total or 1.0)}, event.task))
     if event.message:
         batch.lines.append((event.at, event.message, "log", "info", event.task))
+
+
+def on_yielded(batch: Batch, event: Yielded) -> None:
+    """What a node yields, for those who read along."""
+    if batch.job is None:
+        raise unexpected(event.kind)
+    batch.blobs |= digests_of(event.value)
+    batch.yields.append(event)
 
 
 def on_task(batch: Batch, event: TaskBegan) -> None:
@@ -141,6 +155,7 @@ STREAMING = {
     Log: on_log,
     Metric: on_metric,
     Progress: on_progress,
+    Yielded: on_yielded,
     TaskBegan: on_task,
     Checkpoint: on_checkpoint,
     Artifact: on_artifact,

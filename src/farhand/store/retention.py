@@ -41,6 +41,8 @@ ENDED = (
 OF_RUN = {
     "logs": "last_number",
     "metrics": "last_number",
+    "stream_values": "id",
+    "streams": "id",
     "task_runs": "number",
     "artifacts": "id",
     "run_blobs": "digest",
@@ -75,6 +77,7 @@ _BLOB_BEARERS = (
     ("jobs", ("id",), "bundle, fingerprint, args"),
     ("task_runs", ("run", "key"), "value, error"),
     ("services", ("name",), "bundle, fingerprint, spec"),
+    ("stream_values", ("id",), "items"),
 )
 """Where digests of blobs may stand: table, key, columns."""
 

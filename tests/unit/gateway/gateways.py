@@ -96,7 +96,7 @@ class Gateway:
             Credential(name, labels, "jti"),
             self.world.attachments,
             self.world.reports,
-            Needs(self.world.store, self.secrets, self.variables, self.world.hosting),
+            Needs(self.world.store, self.secrets, self.variables, self.world.hosting, self.world.streams),
             self.tunnels,
             self._welcome,
             TIMES,

@@ -61,6 +61,7 @@ from .events import (
     Started,
     TaskBegan,
     Unblocked,
+    Yielded,
 )
 from .frames import (
     MESSAGES,
@@ -183,6 +184,7 @@ __all__ = [
     "Tunnel",
     "Unblocked",
     "Welcome",
+    "Yielded",
     "as_dict",
     "decode",
     "dumps",

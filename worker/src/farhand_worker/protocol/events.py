@@ -68,6 +68,21 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Yielded:
+    """What the call ``key`` yields into its stream ``name``, for those who read along.
+
+    ``step`` is begun (what was yielded before is void), value, ended, or broken for what ``message`` says.
+    """
+
+    kind: ClassVar[str] = "yielded"
+    key: str
+    name: str
+    step: str
+    value: Optional[Dict[str, Any]] = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class TaskBegan:
     """A task call began in this engine. ``index`` is its place in a ``.map()``.
 
@@ -235,6 +250,7 @@ EVENTS: Dict[str, Type[Any]] = {
         Log,
         Metric,
         Progress,
+        Yielded,
         TaskBegan,
         Checkpoint,
         Call,
