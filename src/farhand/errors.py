@@ -80,6 +80,12 @@ class NodeSkipped(FarhandError):
     code = "node_skipped"
 
 
+class StreamBroken(FarhandError):
+    """A stream that was read along broke off, since the node that yields it failed or was lost."""
+
+    code = "stream_broken"
+
+
 class NotDelivered(FarhandError):
     """A node of a declared flow did not return what it declares; the message names node and output."""
 

@@ -71,7 +71,7 @@ def of_document(document: Mapping[str, Any], tasks: Iterable[TaskRun], ended: bo
         provider |= {_name(output): node["id"] for output in node.get("provides") or ()}
     edges: dict[tuple[str, str], list[str]] = {}
     for node in document["nodes"]:
-        for name in node.get("requires") or ():
+        for name in map(_name, node.get("requires") or ()):
             edges.setdefault((provider[name], node["id"]), []).append(name)
     taken = {source for source, _ in edges}
     nodes = [Node(f"input:{name}", name, "input") for name in inputs if f"input:{name}" in taken]

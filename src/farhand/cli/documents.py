@@ -71,7 +71,7 @@ def node_rows(document: dict[str, Any]) -> list[tuple[str, str, str, str]]:
         (
             node["id"],
             node["type"],
-            ", ".join(node.get("requires") or []) or "-",
+            ", ".join(map(_shown, node.get("requires") or [])) or "-",
             ", ".join(_shown(output) for output in node.get("provides") or []) or "-",
         )
         for node in document["nodes"]

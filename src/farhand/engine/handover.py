@@ -248,5 +248,6 @@ def _for_the_worker(leased: Leased) -> dict[str, Any]:
         "nested": leased.job.nested,
         "called": leased.called,
         "in_order": settings.in_order,
+        "along": settings.along,
     }
     return {name: value for name, value in known.items() if value}

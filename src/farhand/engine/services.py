@@ -32,6 +32,7 @@ from .runs import Runs
 from .scheduler import Scheduler
 from .schedules import Schedules
 from .secrets import Secrets
+from .streams import Streams
 from .tunnels import Tunnels
 from .usage import Resources
 from .variables import Variables

@@ -16,6 +16,7 @@ from . import declared, sources
 from .documents import Reader, refusal
 from .graphs import Graph, Member, Output, is_value_name, mistakes_of
 from .services import Service
+from .streams import read_by
 
 if TYPE_CHECKING:
     from .steps import Step
@@ -36,11 +37,9 @@ def member_of(task: Task[Any], given: Mapping[str, Any]) -> Member:
     reader = Reader(_no_source)
     requires = given.get("requires")
     names = _listed(_needed(task) if requires is None else requires)
-    member = Member(
-        task.name,
-        tuple(reader.names(task.name, "requires", names)),
-        tuple(reader.provides(task.name, _listed(given.get("provides") or []))),
-    )
+    required, along = reader.requires(task.name, names)
+    provided = reader.provides(task.name, _listed(given.get("provides") or []))
+    member = Member(task.name, tuple(required), tuple(provided), along=tuple(along))
     if reader.mistakes:
         raise refusal(reader.mistakes)
     try:
@@ -52,6 +51,8 @@ def member_of(task: Task[Any], given: Mapping[str, Any]) -> Member:
 
 
 def _check_streams(task: Task[Any], member: Member) -> None:
+    if member.along and task.options.process:
+        raise NotSupported(f"{task.name} reads a stream, which a process task cannot yet; leave process out")
     if inspect.isasyncgenfunction(task.function):
         if task.options.process:
             raise NotSupported(f"{task.name} is an async generator, which a process task cannot be yet")
@@ -72,7 +73,7 @@ def body_of(member: Member, function: Callable[..., Any], plain: Callable[..., A
         return functools.partial(sources.awaited, member, function)
     if any(output.stream for output in member.provides):
         return functools.partial(sources.call, member, function)
-    return plain
+    return read_by(plain, inspect.iscoroutinefunction(function)) if member.along else plain
 
 
 def assemble(
@@ -116,7 +117,10 @@ def described(graph: Graph) -> Dict[str, Any]:
             {
                 "id": member.id,
                 "type": member.type,
-                "requires": list(member.requires),
+                "requires": [
+                    {"name": name, "stream": True} if name in member.along else name
+                    for name in member.requires
+                ],
                 "provides": [output.described() for output in member.provides],
             }
             for member in graph.members

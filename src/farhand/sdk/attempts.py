@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from farhand.errors import NotSerializable, TimedOut
+from farhand.errors import NotSerializable, StreamBroken, TimedOut
 
 from . import encoding, events
 from .context import STOPPED, Frame, Inner, current, enter, leave
@@ -123,6 +123,8 @@ def _attempted(
 def _worth_another(made: Call, error: Exception, attempt: int) -> bool:
     options = made.step.options
     if attempt > options.retries or made.run.cancelled is not None or is_of_an_outer_call(error):
+        return False
+    if isinstance(error, StreamBroken):  # its flow begins it again
         return False
     return options.retry_on.allows(error)
 

@@ -116,8 +116,13 @@ def submit(
 ) -> Future[Any]:
     """Call ``step`` on a thread of the run's pool, on the running loop, or elsewhere; returns at once."""
     frame.run.check()
-    made = Call(step, frame, args, kwargs, index, wait_for)
-    future: Future[Any] = Future(made.key, step.name, index)
+    return submit_call(Call(step, frame, args, kwargs, index, wait_for))
+
+
+def submit_call(made: Call) -> Future[Any]:
+    """The same of a call that was made."""
+    step = made.step
+    future: Future[Any] = Future(made.key, step.name, made.index)
     if _settle_from_kept(made, future):
         return future
     elsewhere = placed_elsewhere(made)

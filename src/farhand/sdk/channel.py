@@ -43,6 +43,7 @@ class Channel:
         self._writing = threading.Lock()
         self._handlers: Dict[str, Handler] = {"reply": self._on_reply}
         self._replies: Dict[str, _Waiting] = {}
+        self._later: Dict[str, Handler] = {}
         self._numbers = itertools.count(1)
         on_fork(self._after_fork)
 
@@ -77,7 +78,22 @@ class Channel:
             raise refused(header.get("code"), str(header["error"]))
         return header.get("body")
 
+    def request_later(self, kind: str, args: Header, arrived: Handler) -> Callable[[], None]:
+        """Ask the agent; ``arrived`` gets its reply, on the reading thread. Returns what forgets that."""
+        number = str(next(self._numbers))
+        self._later[number] = arrived
+        self.send("request", id=number, kind=kind, args=args)
+
+        def forget() -> None:
+            self._later.pop(number, None)
+
+        return forget
+
     def _on_reply(self, header: Header) -> None:
+        later = self._later.pop(str(header["id"]), None)
+        if later is not None:
+            later(header)
+            return
         waiting = self._replies.get(str(header["id"]))
         if waiting is not None:
             waiting.header = header

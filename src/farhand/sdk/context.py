@@ -8,7 +8,7 @@ import threading
 import time
 from contextvars import ContextVar, Token
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Set, Type
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Type
 
 from farhand.errors import Cancelled, NotInFlow
 
@@ -22,8 +22,11 @@ from .references import hex_of
 if TYPE_CHECKING:
     from farhand_worker.masking import Masker
 
+    from .feeds import Feed
+
 Place = Callable[..., Any]
 Ask = Callable[[str, Dict[str, Any]], Any]
+AskLater = Callable[[str, Dict[str, Any], Callable[[Dict[str, Any]], None]], None]
 
 
 STOPPED = "stopped"
@@ -96,6 +99,13 @@ class Run:
         self.ledger: Ledger = facts.get("ledger") or Ledger()
         self.place: Optional[Place] = facts.get("place")
         self.ask: Optional[Ask] = facts.get("ask")
+        self.ask_later: Optional[AskLater] = None
+        """Asks the server what it may answer late, and calls back."""
+        self.feeds: Dict[str, Feed] = {}
+        """Key of a call → what it yields, for those who read it along."""
+        self.own_key: str = facts.get("own_key", "")
+        self.along: Sequence[str] = facts.get("along") or ()
+        """What the placed call that this is yields to nodes that read along."""
         self.local_path: Optional[Callable[[Any], None]] = None
         """Told of a path that is used, on a machine that shares no disk with the server."""
         self.declared: List[str] = facts.get("declared") or []
@@ -199,7 +209,7 @@ class Frame:
     ``inner`` is the innermost flow it is part of, where that is not the run's own.
     """
 
-    __slots__ = ("heard_at", "inner", "key", "name", "parent", "run")
+    __slots__ = ("heard_at", "inner", "key", "name", "parent", "run", "waiting")
 
     def __init__(
         self,
@@ -215,6 +225,8 @@ class Frame:
         self.parent = parent
         self.inner = inner
         self.heard_at = 0.0
+        self.waiting = 0
+        """How many of its threads wait for values of streams."""
 
     @property
     def nested(self) -> Optional[str]:

@@ -107,9 +107,11 @@ class Hearing:
 
     @property
     def heard_at(self) -> float:
-        """The moment, on the monotonic clock. A job that is blocked has nothing to say."""
-        run = self._frame.run
-        return time.monotonic() if run.blocked else max(self._frame.heard_at, run.heard_at)
+        """The moment, on the monotonic clock. A job that is blocked has nothing to say, nor has who reads."""
+        frame = self._frame
+        if frame.run.blocked or frame.waiting:
+            return time.monotonic()
+        return max(frame.heard_at, frame.run.heard_at)
 
     def __enter__(self) -> Hearing:
         self._frame.heard_at = time.monotonic()

@@ -11,17 +11,21 @@ that all keys are known before anything has run, those of nodes that are skipped
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+import threading
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from farhand.errors import FarhandError, NodeFailed, NodeSkipped, TimedOut
+from farhand.errors import FarhandError, NodeFailed, NodeSkipped, StreamBroken, TimedOut
 
 from . import calls, documents, encoding, events, reading, sources
+from .calls import Call
 from .context import Frame, current
 from .deadlines import Words
+from .feeds import Feed
 from .flows import Flow
 from .futures import Future
 from .graphs import MISSING, TYPES, Graph, Input, Member
@@ -56,15 +60,17 @@ class Running:
         self._steps = steps
         self._frame = frame
         self._values = values
-        self._calls: Dict[str, Future[Any]] = {}
+        self._context = contextvars.copy_context()
+        self._ends: Dict[str, Future[None]] = {}
+        self._feeds: Dict[str, Feed] = {}
         self._outcomes: Dict[str, Optional[BaseException]] = {}
 
     def result(self) -> Values:
         """The outputs of the flow. Raises what the first failed node failed with, once all have ended."""
         for member in self._graph.ordered():
-            self._submit(member)
-        for future in self._calls.values():
-            future.exception()
+            self._begin(member)
+        for end in self._ends.values():
+            end.result()
         self._raise_failures()
         return {name: self._given(name) for name in self._graph.outputs}
 
@@ -72,16 +78,73 @@ class Running:
         value = self._values[name]
         return value.result() if isinstance(value, Future) else value
 
-    def _submit(self, member: Member) -> None:
-        step = self._steps[member.id]
-        taken = {name: self._values[name] for name in member.requires}
-        future = calls.submit(step, self._frame, (), taken)
-        self._calls[member.id] = future
-        picks = {output.name: Future[Any](future.key, step.name) for output in member.provides}
+    def _begin(self, member: Member) -> None:
+        """Submit a node, after those that it takes from."""
+        feed = Feed(self._frame.run, member.id, self._read_elsewhere(member))
+        self._feeds.update({output.name: feed for output in member.provides if output.stream})
+        made = self._called(member, feed)
+        end = self._ends[member.id] = Future(made.key, member.id)
+        end.waits = self._frame.run.pool.waits
+        picks = {output.name: Future[Any](made.key, member.id) for output in member.provides}
         self._values.update(picks)
-        future.when_done(lambda: self._ended(member, future, picks))
+        self._submit(member, made, feed, picks)
 
-    def _ended(self, member: Member, future: Future[Any], picks: Dict[str, Future[Any]]) -> None:
+    def _read_elsewhere(self, member: Member) -> List[str]:
+        """The streams of a node that nodes read along in other processes."""
+        run = self._frame.run
+        if run.place is None:
+            return []
+        elsewhere = self._steps[member.id].options.places
+        readers = [m for m in self._graph.members if elsewhere or self._steps[m.id].options.places]
+        return [o.name for o in member.provides if any(o.name in reader.along for reader in readers)]
+
+    def _called(self, member: Member, feed: Feed) -> Call:
+        """The node's next call; each has a key of its own."""
+        step = self._steps[member.id]
+        taken = {
+            name: self._feeds[name].pick(name) if name in member.along else self._values[name]
+            for name in member.requires
+        }
+        self._frame.run.check()
+        made = Call(step, self._frame, (), taken)
+        if any(output.stream for output in member.provides):
+            feed.called(made.key, calls.placed_elsewhere(made))
+        return made
+
+    def _submit(self, member: Member, made: Call, feed: Feed, picks: Dict[str, Future[Any]]) -> None:
+        future = calls.submit_call(made)
+        future.when_done(lambda: self._ended(member, future, feed, picks))
+
+    def _ended(self, member: Member, future: Future[Any], feed: Feed, picks: Dict[str, Future[Any]]) -> None:
+        """A call of a node has ended: it is the node's end, unless what it read along broke off."""
+        future.seen = True
+        if not (member.along and isinstance(future.error, StreamBroken)):
+            self._conclude(member, future, feed, picks)
+            return
+        # On a thread of its own: this one may be the one that reads what the agent answers.
+        threading.Thread(
+            target=self._context.copy().run,
+            args=(self._submit_again, member, future, feed, picks),
+            name="farhand-again",
+            daemon=True,
+        ).start()
+
+    def _submit_again(
+        self, member: Member, broken: Future[Any], feed: Feed, picks: Dict[str, Future[Any]]
+    ) -> None:
+        try:
+            made = self._called(member, feed)
+            text = f"{member.id} begins again, with the next attempt of what it reads: {broken.error}"
+            self._frame.run.log(text, "warning", broken.key, self._frame.nested)
+            self._submit(member, made, feed, picks)
+        except BaseException as error:  # noqa: BLE001 - whatever it is ends the node
+            failed: Future[Any] = Future(broken.key, member.id)
+            failed.settle(error=error)
+            self._conclude(member, failed, feed, picks)
+
+    def _conclude(
+        self, member: Member, future: Future[Any], feed: Feed, picks: Dict[str, Future[Any]]
+    ) -> None:
         """Pass on what a node has delivered, or that those after it are not run."""
         error, delivered = future.error, {}
         if error is None:
@@ -92,13 +155,16 @@ class Running:
         self._outcomes[member.id] = error
         if isinstance(error, NodeSkipped):
             self._note_skipped(member, future, error)
+        passed = error
+        if error is not None and not isinstance(error, NodeSkipped) and not is_interruption(error):
+            passed = NodeSkipped(f"not run, since node {member.id!r} failed")
         for name, pick in picks.items():
-            if error is None:
+            if passed is None:
                 pick.settle(delivered[name])
-            elif isinstance(error, NodeSkipped) or is_interruption(error):
-                pick.settle(error=error)
             else:
-                pick.settle(error=NodeSkipped(f"not run, since node {member.id!r} failed"))
+                pick.settle(error=passed)
+        feed.finish(delivered, passed)
+        self._ends[member.id].settle(None)
 
     def _note_skipped(self, member: Member, future: Future[Any], error: NodeSkipped) -> None:
         if not self._frame.run.recorder.recording:
@@ -177,7 +243,9 @@ class NodeTask(Task[Any]):
         self._awaited = reading.is_awaited(node.source)
         super().__init__(self._function(), node.options, Hooks(), {"name": node.member.id})
         self.entry = f"{PACKAGE}.call_{stem(number, node.member.id)}:node"
-        shape = json.dumps([node.member.requires, [o.described() for o in node.member.provides]])
+        shape = json.dumps(
+            [node.member.requires, [o.described() for o in node.member.provides], *node.member.along]
+        )
         self.limit_words = Words(node.member.id, _TIMEOUT, _SILENCE)
         self.identity = f"node {node.member.id} {digest_of([shape.encode(), node.source.encode()])}"
 

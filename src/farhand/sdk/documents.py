@@ -142,6 +142,14 @@ class Reader:
                 self.say(node, f"{field}: {shortened(name)} is no name that a parameter can have")
         return [name for name in given if is_value_name(name)]
 
+    def requires(self, node: str, given: Any) -> Tuple[List[str], List[str]]:
+        """The names that a node takes, and those of them that it reads along."""
+        if not isinstance(given, list):
+            return self.names(node, "requires", given), []
+        found = [_required(self, node, item) for item in given]
+        along = [name for name, stream in found if stream and is_value_name(name)]
+        return self.names(node, "requires", [name for name, _ in found]), list(dict.fromkeys(along))
+
     def provides(self, node: str, given: Any) -> List[Output]:
         """The outputs of a node."""
         if not isinstance(given, list):
@@ -217,6 +225,21 @@ def _is_type(word: Any) -> bool:
     return isinstance(word, str) and word in TYPES
 
 
+def _required(reader: Reader, node: str, item: Any) -> Tuple[Any, bool]:
+    """The name that is taken, and whether it is read along."""
+    if not isinstance(item, dict) or "name" not in item:
+        return item, False
+    name, stream = item["name"], item.get("stream", False)
+    for field in item:
+        if field not in ("name", "stream"):
+            reader.say(
+                node, f"requires: {shortened(name)} has no field {shortened(field)}; there are: name, stream"
+            )
+    if not isinstance(stream, bool):
+        reader.say(node, f"requires: stream of {shortened(name)} must be true or false")
+    return name, stream is True
+
+
 def _output(reader: Reader, node: str, item: Any) -> Optional[Output]:
     shape = {"name": item} if isinstance(item, str) else item
     if not isinstance(shape, dict) or not is_value_name(shape.get("name")):
@@ -270,9 +293,9 @@ def _node(reader: Reader, number: int, item: Any) -> Optional[Node]:
 
 def _python(reader: Reader, node: str, item: Given) -> Optional[Node]:
     """A node of Python source."""
-    requires = reader.names(node, "requires", item.get("requires", []))
+    requires, along = reader.requires(node, item.get("requires", []))
     provides = reader.provides(node, item.get("provides", []))
-    member = Member(node, tuple(requires), tuple(provides))
+    member = Member(node, tuple(requires), tuple(provides), along=tuple(along))
     source = item.get("source")
     if not isinstance(source, str) or not source.strip():
         reader.say(node, "source must be text with a function process")

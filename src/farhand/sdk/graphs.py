@@ -76,6 +76,8 @@ class Member(NamedTuple):
     requires: Tuple[str, ...]
     provides: Tuple[Output, ...]
     type: str = "task"
+    along: Tuple[str, ...] = ()
+    """Which of the names that it requires it reads along: they are streams."""
 
     def delivered(self, value: Any) -> Dict[str, Any]:
         """What the node returned, by output. Raises `NotDelivered` for what is missing, more or unfit.
@@ -199,11 +201,27 @@ def _unknown(graph: Graph) -> List[Mistake]:
         if name not in known
     ]
     found += [
+        Mistake(member.id, f"node {member.id!r}: reads {name!r} as a stream, which {reason}")
+        for member in graph.members
+        for name in member.along
+        if (reason := _no_stream(graph, name))
+    ]
+    found += [
         Mistake(None, f"outputs: {name!r} is no input and no node provides it")
         for name in dict.fromkeys(graph.outputs)
         if name not in known
     ]
     return found
+
+
+def _no_stream(graph: Graph, name: str) -> str:
+    """Why a name is no stream; empty for one that is, or that nobody has."""
+    if any(given.name == name for given in graph.inputs):
+        return "is an input of the flow"
+    found = [(m.id, output) for m in graph.members for output in m.provides if output.name == name]
+    if not found or any(output.stream for _, output in found):
+        return ""
+    return f"node {found[0][0]!r} provides without stream"
 
 
 def _cycles(graph: Graph) -> List[Mistake]:

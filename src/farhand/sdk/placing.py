@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from farhand.errors import Cancelled, NotSerializable
 
@@ -13,6 +13,7 @@ from .blocking import Blocking
 from .calls import Call
 from .context import STOPPED, Run
 from .futures import Future
+from .questions import Questions, RequestLater
 
 Outcome = Dict[str, Any]
 
@@ -33,13 +34,20 @@ def _refuse_secrets(made: Call, args: Dict[str, Any]) -> None:
 class Placer:
     """The open placed calls of one job. An outcome may come twice, or before it is waited for."""
 
-    def __init__(self, run: Run, tell_blocked: Callable[[bool], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        run: Run,
+        tell_blocked: Callable[[bool], None] = lambda _: None,
+        request_later: Optional[RequestLater] = None,
+    ) -> None:
         self._run = run
+        self._questions = Questions(request_later, self._delivered)
         self._lock = threading.Lock()
         self._open: Dict[str, Tuple[Call, Future[Any]]] = {}
         self._early: Dict[str, Outcome] = {}
-        self._blocking = Blocking(run, lambda: bool(self._open), tell_blocked)
+        self._blocking = Blocking(run, lambda: bool(self._open or self._questions.open), tell_blocked)
         run.pool.waits = self._blocking
+        run.ask_later = None if request_later is None else self._questions.ask
         run.on_cancel(self._cancel)
 
     def place(self, made: Call, future: Future[Any]) -> None:
@@ -66,7 +74,7 @@ class Placer:
             "at": time.time(),
             "scope": made.scope,
             "index": made.index,
-            "settings": step.settings_of_call(),
+            "settings": self._settings_of(made),
             "needs": made.needs() or None,
             "tags": step.options.tags or None,
             "nested": None if made.inner is None else made.inner.key,
@@ -78,6 +86,19 @@ class Placer:
         run.recorder.write(events.line("call", body, digests), urgent=True)
         if run.cancelled is not None:
             self._cancel()
+
+    def close(self) -> None:
+        """The job has ended: no answer is waited for any more."""
+        self._questions.close()
+
+    def _delivered(self, deliver: Callable[[], None]) -> None:
+        self._blocking.deliver(deliver)
+
+    def _settings_of(self, made: Call) -> Dict[str, Any]:
+        """The call's settings, with what of it is read while it runs."""
+        feed = self._run.feeds.get(made.key)
+        settings = made.step.settings_of_call()
+        return settings if feed is None or not feed.along else {**settings, "along": sorted(feed.along)}
 
     def arrived(self, key: str, outcome: Outcome) -> None:
         """An outcome, from the channel."""

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from farhand.errors import Cancelled, NotFound, NotSerializable
+from farhand.errors import Cancelled, NotFound, NotSerializable, StreamBroken
 from farhand_worker.manifest import read_manifest
 
 from . import encoding, events, loading, telling
@@ -65,6 +65,8 @@ class Job:
             disposable=True,
             ask=channel.request,
             called=settings.get("called"),
+            own_key=header.get("key") or "",
+            along=settings.get("along"),
         )
         self._started_at = time.time()
         inner = settings.get("nested")
@@ -73,7 +75,7 @@ class Job:
         )
         self._retryable = True
         self._spoilt = False
-        self.placer = Placer(self._run, self._tell_blocked)
+        self.placer = Placer(self._run, self._tell_blocked, channel.request_later)
         self._run.place = self.placer.place
         self._root = Path(header["bundle_dir"])
         shared = header.get("shared_paths")
@@ -110,6 +112,7 @@ class Job:
             interrupter.close_all()
             leave(token)
         self._end_calls(failed=result["state"] != "completed")
+        self.placer.close()
         streams.finish_all()
         gone = end_descendants()
         restored = snapshot.restore()
@@ -177,7 +180,8 @@ class Job:
             self._run.wait_for_calls()
             self._look_for_paths(value)
         except Exception as error:
-            self._retryable = step.options.retry_on.allows(error)
+            broken = isinstance(error, StreamBroken)  # its flow begins it again
+            self._retryable = not broken and step.options.retry_on.allows(error)
             raise
         return value
 

@@ -11,6 +11,7 @@ from farhand.errors import CannotLoad, NotDelivered
 
 from .graphs import Member
 from .reading import ENTRY
+from .streams import reading
 from .yielding import Yielded
 
 Values = Dict[str, Any]
@@ -58,11 +59,14 @@ def _entry(node: str, module: ModuleType, awaited: bool) -> Function:
 
 def call(member: Member, function: Function, *args: Any, **values: Any) -> Values:
     """Call the entry of a node with what it requires; its outputs by name. Raises `NotDelivered`."""
+    taken = (*args, *values.values())
     if not inspect.isgeneratorfunction(function):
         _check_no_streams(member)
-        return member.delivered(function(*args, **values))
+        with reading(taken):
+            return member.delivered(function(*args, **values))
     yielded = Yielded(member)
-    return yielded.with_returned(drain(function(*args, **values), yielded))
+    with yielded.until_the_end(), reading(taken):
+        return yielded.with_returned(drain(function(*args, **values), yielded))
 
 
 async def awaited(member: Member, function: Function, *args: Any, **values: Any) -> Values:
@@ -70,18 +74,21 @@ async def awaited(member: Member, function: Function, *args: Any, **values: Any)
 
     One that yields can return nothing: what it delivers beside its streams it yields too, once.
     """
+    taken = (*args, *values.values())
     value = function(*args, **values)
     if inspect.isasyncgen(value):
         yielded = Yielded(member, once=True)
-        await drain_awaited(value, yielded)
-        return yielded.complete()
+        with yielded.until_the_end(), reading(taken):
+            await drain_awaited(value, yielded)
+            return yielded.complete()
     try:
         _check_no_streams(member)
     except NotDelivered:
         if inspect.iscoroutine(value):
             value.close()
         raise
-    return member.delivered(await value if inspect.isawaitable(value) else value)
+    with reading(taken):
+        return member.delivered(await value if inspect.isawaitable(value) else value)
 
 
 def _check_no_streams(member: Member) -> None:

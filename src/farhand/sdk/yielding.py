@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+import contextlib
+from typing import Any, Dict, Generator
 
 from farhand.errors import NotDelivered
 
+from . import encoding
 from .context import current
+from .feeds import attempt_of
 from .graphs import Member
 from .metrics import emit
+from .streams import BROKEN, ENDED
 
 Values = Dict[str, Any]
 
@@ -21,7 +25,8 @@ class Yielded:
         self._once = once
         self._streams = {output.name: output for output in member.provides if output.stream}
         self._rest = {output.name: output for output in member.provides if not output.stream}
-        self._values: Dict[str, List[Any]] = {name: [] for name in self._streams}
+        self._attempt = attempt_of(self._streams)
+        self._values = self._attempt.values
         self._delivered: Values = {}
 
     def take(self, point: Any) -> None:
@@ -44,6 +49,16 @@ class Yielded:
                 raise NotDelivered(f"node {node!r} yields {name!r}, which it does not declare as a stream")
         self._report(numbers)
 
+    @contextlib.contextmanager
+    def until_the_end(self) -> Generator[None]:
+        """Tell those who read along how it ends."""
+        try:
+            yield
+        except BaseException as error:  # an interruption too is an end for them
+            self._attempt.end(BROKEN, encoding.summary_of(error))
+            raise
+        self._attempt.end(ENDED)
+
     def with_returned(self, value: Any) -> Values:
         """All outputs, those that are no streams returned. Raises `NotDelivered`."""
         rest = self._member._replace(provides=tuple(self._rest.values()))
@@ -58,7 +73,7 @@ class Yielded:
 
     def _add(self, name: str, value: Any) -> Any:
         fitting = self._streams[name].fits(value, self._member.id)
-        self._values[name].append(fitting)
+        self._attempt.add(name, fitting)
         return fitting
 
     def _deliver(self, name: str, value: Any) -> None:

@@ -25,6 +25,7 @@ from farhand.engine.queue import Queue
 from farhand.engine.reports import Reports
 from farhand.engine.rescuer import Rescuer
 from farhand.engine.service import Wakeup
+from farhand.engine.streams import Streams
 from farhand.engine.worker_events import WorkerEvents
 from farhand.model import Job, Run
 from farhand.sdk.ids import new_id
@@ -66,6 +67,7 @@ class World:
         self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, self.wakeup)
         self.reports = Reports(store, self.consequences, self.fleet, self.imports, dispatcher=self.dispatcher)
         self.hosting = Hosting(store, self.fleet, self.queue, self.consequences, self.bus)
+        self.streams = Streams(store, self.bus)
         self.blocked: asyncio.Event | None = None
 
     # ------------------------------------------------------------ runs and jobs
