@@ -189,6 +189,7 @@ def test_the_page_about_declared_flows_does_what_it_says(here: Deployment, tmp_p
     run = here.wait_for_run(started["id"])
     assert run["state"] == "completed", run["message"]
     assert run["result"]["score"] > 0.9
+    assert run["result"]["best"] == pytest.approx(0, abs=1)
     assert tasks_of(here, run)["train"]["placed"]
     assert json.loads(document)["nodes"][0]["id"] in done.stdout
     here.put("/flows/hosting", {"nodes": [json.loads(service)]})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.harness.deployment import Deployment, deployed
+from tests.harness.waiting import eventually
 
 Document = dict[str, Any]
 
@@ -88,6 +91,15 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with deployed(directory, project=directory / "flows") as deployment:
         for name in ("one", "two"):
             deployment.worker(name, name)
+        yield deployment
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A server with one slot, and nobody else."""
+    directory = tmp_path_factory.mktemp("narrow")
+    (directory / "flows").mkdir()
+    with deployed(directory, project=directory / "flows", parallel=1) as deployment:
         yield deployment
 
 
@@ -226,11 +238,16 @@ def test_a_server_that_is_killed_in_the_middle_of_a_stream_costs_nothing(
     assert story.values_of(story.readers()[0]) == [0, 1, 2]
 
 
-def test_two_nodes_share_one_slot_without_waiting_for_each_other(here: Deployment, tmp_path: Path) -> None:
-    """Each worker has one slot: the reader begins when the other has ended, which waits for nobody then."""
-    (tmp_path / "go").touch()
-    story = Story(here, tmp_path, fit=ON_ONE, watch=ON_ONE).start()
+@pytest.mark.parametrize("watch", [{}, {"runs_on": "server"}])
+def test_one_slot_is_enough_also_when_the_node_that_yields_is_killed(
+    narrow: Deployment, tmp_path: Path, watch: Document
+) -> None:
+    """The one that yields comes first, and whoever reads it begins when it has ended."""
+    story = Story(narrow, tmp_path, fit={"runs_on": "server"}, watch=watch).start()
+    os.kill(eventually(story.fits, what="the first value is yielded")[0], signal.SIGKILL)
+    story.let_go()
     story.finish()
+    assert len(story.fits()) == 2
 
 
 def test_a_reader_whose_stream_breaks_for_good_is_skipped(here: Deployment, tmp_path: Path) -> None:
@@ -257,7 +274,8 @@ def test_a_reader_whose_stream_breaks_for_good_is_skipped(here: Deployment, tmp_
 def test_many_values_of_any_kind_come_in_their_order(here: Deployment) -> None:
     yields = (
         "def process():\n"
-        "    for number in range(3000):\n        yield {'pair': (number, 'x' * (100_000 if number == 7 else 20))}\n"
+        "    for number in range(3000):\n"
+        "        yield {'pair': (number, 'x' * (100_000 if number == 7 else 20))}\n"
     )
     reads = (
         "async def process(pair):\n"
@@ -267,19 +285,14 @@ def test_many_values_of_any_kind_come_in_their_order(here: Deployment) -> None:
         "        count += 1\n"
         "    return count\n"
     )
+    pair = {"name": "pair", "stream": True}
     nodes = [
-        {
-            "id": "a",
-            "type": "python",
-            "source": yields,
-            "provides": [{"name": "pair", "stream": True}],
-            **ON_ONE,
-        },
+        {"id": "a", "type": "python", "source": yields, "provides": [pair], **ON_ONE},
         {
             "id": "b",
             "type": "python",
             "source": reads,
-            "requires": [{"name": "pair", "stream": True}],
+            "requires": [pair],
             "provides": ["count"],
             **ON_TWO,
         },

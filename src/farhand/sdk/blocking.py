@@ -46,10 +46,7 @@ class Blocking:
         """This thread waits for a call from now on, and for so many others that work for it."""
         with self._lock:
             self._waiting[threading.get_ident()] = beside
-            if not self._state and self._is_idle():
-                self._idle_since = time.monotonic()
-                if self._timer is None:
-                    self._timer = watcher.after(AFTER_S, self._look)
+            self._expect()
 
     def ended(self) -> Optional[Any]:
         """This thread has what it waited for; a lock to pass first, if it has to wait for its slot."""
@@ -61,6 +58,15 @@ class Blocking:
             gate.acquire()
             self._gates.append(gate)
             return gate
+
+    def rested(self) -> None:
+        """A thread of the pool has ended a call, or something came of an answer that nobody waited for.
+
+        Those that wait may now be all there are, though none of them has just begun to.
+        """
+        if self._waiting and self._timer is None and not self._state and self._has_open():
+            with self._lock:
+                self._expect()
 
     def left(self) -> None:
         """This thread gave up waiting."""
@@ -88,12 +94,20 @@ class Blocking:
             settle()
         for gate in gates:
             gate.release()
+        self.rested()
 
     # ------------------------------------------------------------ inside
 
     def _leave(self) -> None:
         self._waiting.pop(threading.get_ident(), None)
         self._unblock()
+
+    def _expect(self) -> None:
+        """Look in a moment whether nothing has gone on since now."""
+        if not self._state and self._is_idle():
+            self._idle_since = time.monotonic()
+            if self._timer is None:
+                self._timer = watcher.after(AFTER_S, self._look)
 
     def _look(self) -> None:
         """The timer goes on while waits come and go: setting one for each would cost more than the wait."""

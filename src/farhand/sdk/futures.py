@@ -37,6 +37,9 @@ if TYPE_CHECKING:  # a protocol takes longer to make than everything else here
         def left(self) -> None:
             """It gave up."""
 
+        def rested(self) -> None:
+            """A call has ended, and its thread has nothing to do."""
+
     class Keeper(Protocol):
         """Who counts a call until it has ended."""
 

@@ -62,7 +62,7 @@ class TaskOptions(Common, total=False):
 
     process: bool
     durable: bool
-    requires: Names
+    requires: Provided
     provides: Provided
 
 

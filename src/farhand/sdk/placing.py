@@ -47,7 +47,7 @@ class Placer:
         self._early: Dict[str, Outcome] = {}
         self._blocking = Blocking(run, lambda: bool(self._open or self._questions.open), tell_blocked)
         run.pool.waits = self._blocking
-        run.ask_later = None if request_later is None else self._questions.ask
+        run.ask_later = None if request_later is None else self._ask
         run.on_cancel(self._cancel)
 
     def place(self, made: Call, future: Future[Any]) -> None:
@@ -84,12 +84,17 @@ class Placer:
 
             body["flow"] = nested.begun(made, nested.inner_of(made))
         run.recorder.write(events.line("call", body, digests), urgent=True)
+        self._blocking.rested()
         if run.cancelled is not None:
             self._cancel()
 
     def close(self) -> None:
         """The job has ended: no answer is waited for any more."""
         self._questions.close()
+
+    def _ask(self, kind: str, args: Dict[str, Any], arrived: Callable[[Dict[str, Any]], None]) -> None:
+        self._questions.ask(kind, args, arrived)
+        self._blocking.rested()
 
     def _delivered(self, deliver: Callable[[], None]) -> None:
         self._blocking.deliver(deliver)

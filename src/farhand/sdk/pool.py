@@ -267,6 +267,8 @@ class Entry:
         finally:
             if not nested:
                 self._pool.running.discard(thread)
+                if self._pool.waits is not None:
+                    self._pool.waits.rested()
 
 
 _claiming = threading.Lock()

@@ -14,7 +14,7 @@ from farhand.errors import InvalidDocument, NodeFailed, NotSupported, StreamBrok
 from farhand.sdk.streams import BROKEN, ENDED, Listed, Part, Stream, read_by, reading
 from farhand.sdk.upstream import Attempt, Nearby
 
-LOSS = {"name": "loss", "stream": True}
+LOSS: dict[str, Any] = {"name": "loss", "stream": True}
 
 
 @pytest.fixture(autouse=True)
@@ -279,7 +279,19 @@ def test_a_list_is_a_stream_as_well_and_is_read_again_from_its_beginning() -> No
     assert [list(stream), list(stream)] == [[1, 2], [1, 2]]
 
 
-@pytest.mark.parametrize("wrap", [lambda f: read_by(f, False), lambda f: _held(f)])
+def _held(function: Callable[..., Any]) -> Callable[..., Any]:
+    def held(stream: Any) -> None:
+        with reading([stream]):
+            function(stream)
+
+    return held
+
+
+def _wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    return read_by(function, False)
+
+
+@pytest.mark.parametrize("wrap", [_wrapped, _held])
 def test_code_whose_stream_broke_ends_with_that_whatever_it_makes_of_it(wrap: Callable[..., Any]) -> None:
     attempt = Attempt(["loss"])
     attempt.end(BROKEN, "no luck")
@@ -293,11 +305,3 @@ def test_code_whose_stream_broke_ends_with_that_whatever_it_makes_of_it(wrap: Ca
 
     with pytest.raises(StreamBroken):
         wrap(swallow)(stream_of(attempt))
-
-
-def _held(function: Callable[..., Any]) -> Callable[..., Any]:
-    def held(stream: Any) -> None:
-        with reading([stream]):
-            function(stream)
-
-    return held
