@@ -108,8 +108,8 @@ def task(function: Optional[F] = None, /, **given: Any) -> Union[Task[F], Callab
     each call runs in a child process, which a timeout or a cancellation kills. ``durable`` waits until the
     server has recorded the outcome before the flow goes on. The hooks are called with a summary of the call,
     where its flow runs, once it has an outcome that is not replayed. ``requires`` and ``provides`` (names, or
-    ``{"name", "type", "stream"}``; what is required with a stream is read along) are what it takes and gives as a node of a ``Flow("name", nodes=[…])``.
-    The rest is as for a flow.
+    ``{"name", "type", "stream"}``; a stream that is required so is read along) are what it takes and gives as
+    a node of a ``Flow("name", nodes=[…])``. The rest is as for a flow.
     """
     refuse_unknown("task", given)
     options, hooks = Options(given), hooks_of(given)
