@@ -12,17 +12,10 @@ from tests.harness.deployment import Deployment
 from tests.harness.processes import alive
 from tests.harness.waiting import eventually, throughout
 from tests.harness.witnesses import words
-from tests.lab.netns import SERVER, Network, network
+from tests.lab.netns import SERVER, Network
 
 TIMES = Times().scaled(0.4)
 """Long enough that the kernel's own pauses between retransmissions fit into a lease."""
-
-
-@pytest.fixture
-def net() -> Iterator[Network]:
-    with network() as net:
-        yield net
-        eventually(lambda: not net.processes(), what="nothing is left on either host")
 
 
 @pytest.fixture

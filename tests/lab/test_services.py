@@ -17,18 +17,10 @@ from websockets.typing import Subprotocol
 from farhand_worker.protocol import Times
 from tests.harness.deployment import Deployment
 from tests.harness.kept import Kept
-from tests.harness.waiting import eventually
-from tests.lab.netns import SERVER, WORKER, Network, network
+from tests.lab.netns import SERVER, WORKER, Network
 
 TIMES = Times().scaled(0.4)
 UPLOAD = 5 * 1024 * 1024
-
-
-@pytest.fixture
-def net() -> Iterator[Network]:
-    with network() as net:
-        yield net
-        eventually(lambda: not net.processes(), what="nothing is left on either host")
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from .output import print_json, report, tell_line
 Json = dict[str, Any]
 
 
-def read_lines(client: Client, run: str, after: int, tell: Callable[[Json], None]) -> int:
-    """Hand every line after number ``after`` to ``tell``; returns the number of the last one."""
+def read_lines(client: Client, of: str, after: int, tell: Callable[[Json], None], nouns: str = "runs") -> int:
+    """Hand every line of a run after number ``after`` to ``tell``; returns the number of the last one."""
     while True:
-        items = client.get(f"/runs/{segment(run)}/logs", after=after)["items"]
+        items = client.get(f"/{nouns}/{segment(of)}/logs", after=after)["items"]
         for line in items:
             tell(line)
         if not items:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from .client import Client, segment
+from .following import read_lines
 from .naming import service_argument
 from .options import calls_server, json_option
 from .output import clip, moment, print_facts, print_json, print_table, tell_line
@@ -124,28 +125,15 @@ def logs(client: Client, service: str, after: int, follow: bool, as_json: bool) 
         _follow(client, service, after)
         return
     lines: list[Json] = []
-    while items := _lines(client, service, after):
-        after = items[-1]["number"]
-        if as_json:
-            lines += items
-            continue
-        for line in items:
-            tell_line(line)
+    read_lines(client, service, after, lines.append if as_json else tell_line, "services")
     if as_json:
         print_json(lines)
-
-
-def _lines(client: Client, service: str, after: int) -> list[Json]:
-    return client.get(f"/services/{segment(service)}/logs", after=after)["items"]
 
 
 def _follow(client: Client, service: str, after: int) -> None:
     """Print lines until there can be no more: the service was stopped, or is down."""
     for _ in client.follow(f"service:{service}"):
         over = client.get(f"/services/{segment(service)}")["state"] in ("stopped", "down")
-        while items := _lines(client, service, after):
-            after = items[-1]["number"]
-            for line in items:
-                tell_line(line)
+        after = read_lines(client, service, after, tell_line, "services")
         if over:
             return

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..errors import NotFound, ServiceUnavailable
 from ..model import Attempt, LogLine, Page, Service
@@ -20,6 +21,14 @@ _SETTLED = frozenset({"healthy", "down", "stopped"})
 _TELLING = frozenset({"service", "worker", "overflow"})
 WAIT_S_MAX = 30.0
 STARTS_SHOWN = 12
+
+
+class Reached(NamedTuple):
+    """A service that is healthy, the worker that runs it, and under which lease."""
+
+    service: Service
+    member: Member
+    holding: Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +98,16 @@ class Hosting:
                             break  # the server is stopping
         return await self.get(name)
 
-    async def reached(self, name: str) -> tuple[Member, Holding]:
-        """Who runs the service now. Raises `NotFound`, or `ServiceUnavailable` when nobody does."""
+    async def reached(self, name: str) -> Reached:
+        """Who runs the service now. Raises `NotFound`, or `ServiceUnavailable` while it is not healthy."""
         status = await self.get(name)
         service = status.service
         held = None if service.job is None else self._fleet.holder(service.job)
-        if held is None or held[0].link is None:
+        if held is None or not status.url:
             raise ServiceUnavailable(
                 f"the service {name!r} is {service.state}: {service.message}", state=service.state
             )
-        return held
+        return Reached(service, *held)
 
     async def _known(self, name: str) -> Service:
         service = await self._store.services.get(name)

@@ -21,10 +21,9 @@ from starlette.websockets import WebSocket
 from farhand_worker.racing import until_one_ends
 
 from ..engine.fleet import Holding
-from ..engine.hosting import ServiceStatus
 from ..engine.roles import Identity, check
 from ..engine.services import Services
-from ..engine.tunnels import Pipe, unreachable
+from ..engine.tunnels import Pipe
 from ..errors import FarhandError, Forbidden, Unauthorized
 from . import upgrade
 from .access import Sessions, identify
@@ -196,14 +195,11 @@ def _target(scope: Scope, address: Address) -> bytes:
 
 async def _dialled(services: Services, name: str, fresh: bool) -> tuple[Pipe, Holding, bool]:
     """A connection to the service, its lease, and whether it was used before."""
-    status: ServiceStatus = await services.hosting.get(name)
-    member, holding = await services.hosting.reached(name)
-    if not status.url:
-        raise unreachable(status.service, f"it is {status.service.state}: {status.service.message}")
+    service, member, holding = await services.hosting.reached(name)
     pipe = None if fresh else services.tunnels.idle(holding)
     if pipe is not None:
         return pipe, holding, True
-    return await services.tunnels.open(status.service, member, holding), holding, False
+    return await services.tunnels.open(service, member, holding), holding, False
 
 
 async def _exchange(

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from farhand_worker.hosting import filled, variable_of
-from farhand_worker.listening import Listener, Place, choose, is_free, parse, place_of
+from farhand_worker.listening import Listener, Place, choose, is_free, is_still, parse, place_of
 from farhand_worker.probing import unwell
 
 pytestmark = pytest.mark.anyio
@@ -55,11 +55,11 @@ MINE, OTHER = Listener("127.0.0.1", 8000, 1), Listener("127.0.0.2", 8000, 2)
     ("found", "own", "place"),
     [
         ([], {1}, Place(None)),
-        ([MINE], {1}, Place("127.0.0.1")),
+        ([MINE], {1}, Place("127.0.0.1", inode=1)),
         ([MINE], set[int](), Place(None, True)),
-        ([OTHER, MINE], {1}, Place("127.0.0.1")),
-        ([MINE._replace(host="0.0.0.0")], {1}, Place("127.0.0.1")),
-        ([MINE._replace(host="::")], {1}, Place("::1")),
+        ([OTHER, MINE], {1}, Place("127.0.0.1", inode=1)),
+        ([MINE._replace(host="0.0.0.0")], {1}, Place("127.0.0.1", inode=1)),
+        ([MINE._replace(host="::")], {1}, Place("::1", inode=1)),
         ([MINE, MINE._replace(inode=2)], {1}, Place(None, True)),
         ([MINE._replace(host="0.0.0.0"), MINE._replace(inode=2)], {1}, Place(None, True)),
     ],
@@ -75,13 +75,17 @@ def test_a_process_has_the_ports_that_its_children_listen_on_and_no_other() -> N
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert not is_free(port)
-        assert place_of(os.getpid(), port) == Place("127.0.0.1")
+        place = place_of(os.getpid(), port)
+        assert place == Place("127.0.0.1", inode=os.fstat(listener.fileno()).st_ino)
+        assert is_still(place, port)
         child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         try:
             assert place_of(child.pid, port) == Place(None, True, os.getpid())
         finally:
             child.communicate(b"\n")
     assert is_free(port)
+    with socket.create_server(("127.0.0.1", port)):
+        assert not is_still(place, port), "it is another's now"
     assert place_of(os.getpid(), port) == Place(None)
 
 

@@ -129,10 +129,10 @@ class Holdings:
         held = self._attempts.get((job, lease))
         return held if isinstance(held, Hosted) else None
 
-    def where(self, job: str, lease: int) -> Optional[Tuple[str, int]]:
+    async def where(self, job: str, lease: int) -> Optional[Tuple[str, int]]:
         """Where the service that is held under a lease listens, while it does."""
         held = self.service(job, lease)
-        return None if held is None or held.ended else held.address
+        return None if held is None else await held.listens()
 
     def end_services(self) -> None:
         """This worker takes nothing new: its services, which would never end, go elsewhere."""

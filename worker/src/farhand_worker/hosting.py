@@ -22,7 +22,7 @@ from .clock import wall_now
 from .engines import Command, Ended, Engine
 from .fates import exit_of, fate_of
 from .jobs import Host, code_tree
-from .listening import Place, free_port, is_free, place_of
+from .listening import Place, free_port, is_free, is_still, place_of
 from .probing import Unwell, unwell
 from .protocol import (
     SPOOL_BYTES_MAX,
@@ -64,7 +64,7 @@ class Hosted:
         )
         self.claim = Claim(assign.job, assign.lease)
         self.over = asyncio.Event()
-        self.address: Optional[Tuple[str, int]] = None
+        self._place = Place(None)
         self._host = host
         self._loop = asyncio.get_running_loop()
         self._engine: Optional[Engine] = None
@@ -153,7 +153,7 @@ class Hosted:
             return await self._ended
         finally:
             watch.cancel()
-            self.address = None
+            self._place = Place(None)
             if self._killing is not None:
                 self._killing.cancel()
 
@@ -178,16 +178,24 @@ class Hosted:
     async def _look(self, pid: int) -> Optional[Unwell]:
         service, port = self.service, self._port
         place = await self._loop.run_in_executor(None, place_of, pid, port)
-        self.address = None if place.host is None else (place.host, port)
+        self._place = place
         if place.host is None:
             return _not_there(place, port, self._was_healthy)
         if service.health is None:
             return None
         return await unwell(place.host, port, service.health, service.health_timeout_s)
 
+    async def listens(self) -> Optional[Tuple[str, int]]:
+        """Where it listens, while it does; the port may have become another's since the last look."""
+        place = self._place
+        if self.ended or place.host is None:
+            return None
+        still = await self._loop.run_in_executor(None, is_still, place, self._port)
+        return (place.host, self._port) if still and not self.ended else None
+
     def _note(self, trouble: Optional[Unwell]) -> None:
         """Report how it is, when that is news."""
-        port = None if self.address is None else self._port
+        port = None if self._place.host is None else self._port
         if trouble is not None:
             self._unwell = trouble
             reason = trouble.reason if self._was_healthy or trouble.reason == "port_taken" else "starting"

@@ -26,12 +26,14 @@ class Listener(NamedTuple):
 class Place(NamedTuple):
     """A port as one process tree has it. ``host`` is where to dial it, None while it does not listen there.
 
-    ``taken``: another process listens there; ``by`` is its id, where that can be seen.
+    ``taken``: another process listens there; ``by`` is its id, where that can be seen. ``inode`` is that of
+    the socket that listens.
     """
 
     host: Optional[str]
     taken: bool = False
     by: Optional[int] = None
+    inode: Optional[int] = None
 
 
 def place_of(root: int, port: int) -> Place:
@@ -55,8 +57,13 @@ def choose(found: Iterable[Listener], own: Collection[int]) -> Place:
         if each.inode in own and each.host not in others:
             dialled = _ANY.get(each.host, each.host)
             if dialled not in others:
-                return Place(dialled)
+                return Place(dialled, inode=each.inode)
     return Place(None, bool(others))
+
+
+def is_still(place: Place, port: int) -> bool:
+    """Whether the socket that was found there listens yet; nobody else's has its number."""
+    return place.inode is None or any(each.inode == place.inode for each in listeners(port))
 
 
 def is_free(port: int) -> bool:

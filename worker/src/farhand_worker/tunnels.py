@@ -2,7 +2,8 @@
 
 Each is a connection of its own, dialled from here like the session, so that it passes whatever the session
 passes, and a reader that is slow holds up nothing else. It leads to the service that was started under the
-lease and to nobody else: where its own processes listen is what the watch over it has seen last.
+lease and to nobody else: where its own processes listen is what the watch over it has seen last, and the
+socket that it saw must still be there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Tunnels:
 
     def __init__(
         self,
-        find: Callable[[str, int], Optional[Place]],
+        find: Callable[[str, int], Awaitable[Optional[Place]]],
         dial: Callable[[str], Awaitable[ClientConnection]],
         send: Callable[[NoTunnel], None],
     ) -> None:
@@ -56,7 +57,7 @@ class Tunnels:
         task.add_done_callback(self._open.discard)
 
     async def _carry(self, wanted: Tunnel) -> None:
-        place = self._find(wanted.job, wanted.lease)
+        place = await self._find(wanted.job, wanted.lease)
         if place is None:
             self._send(NoTunnel(wanted.id, "the service does not listen"))
             return
