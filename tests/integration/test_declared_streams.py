@@ -177,7 +177,7 @@ def begun_along(here: Deployment, place: Path, **nodes: Document) -> Story:
 
 
 @pytest.mark.fault("4.31")
-@pytest.mark.parametrize(("fit", "watch"), [(ON_ONE, ON_TWO), ({}, ON_ONE)])
+@pytest.mark.parametrize(("fit", "watch"), [(ON_ONE, ON_TWO), ({}, ON_ONE), (ON_ONE, {})])
 def test_a_reader_that_is_killed_reads_from_the_beginning_and_the_other_goes_on(
     here: Deployment, tmp_path: Path, fit: Document, watch: Document
 ) -> None:
@@ -206,6 +206,21 @@ def test_a_node_that_is_killed_as_it_yields_is_run_again_and_its_reader_with_it(
     assert [value for _, value in story.read()] == [0, 0, 1, 2]
     graph = here.get(f"/runs/{story.id}/graph")
     assert {each["state"] for each in graph["shown"] if each["kind"] == "python"} == {"completed"}
+
+
+@pytest.mark.fault("4.32")
+def test_a_flow_that_is_killed_finds_the_reader_that_was_begun_again(
+    here: Deployment, tmp_path: Path
+) -> None:
+    story = begun_along(here, tmp_path, fit=ON_ONE, watch=ON_TWO)
+    os.kill(story.fits()[0], signal.SIGKILL)
+    eventually(lambda: [value for _, value in story.read()] == [0, 0], what="its reader is begun again")
+    os.kill(here.attempts(story.id)[-1]["pid"], signal.SIGKILL)
+    eventually(lambda: len(here.attempts(story.id)) == 2, what="the flow is run again")
+    story.let_go()
+    story.finish()
+    assert [value for _, value in story.read()] == [0, 0, 1, 2]
+    assert len(story.fits()) == 2
 
 
 @pytest.mark.fault("4.33")
@@ -269,6 +284,58 @@ def test_a_reader_whose_stream_breaks_for_good_is_skipped(here: Deployment, tmp_
     broken = [task["error"] for task in here.items(f"/runs/{story.id}/tasks") if task["state"] == "failed"]
     assert "the stream 'loss' broke off: ValueError: no luck" in [error["message"] for error in broken]
     assert any("watch begins again" in line for line in here.log_lines(story.id))
+
+
+def test_a_run_that_failed_in_the_middle_of_a_stream_is_retried_whole(
+    here: Deployment, tmp_path: Path
+) -> None:
+    source = YIELDS.replace(
+        "    return 'w'", "    if not os.path.exists(f'{place}/well'): 1 / 0\n    return 'w'"
+    )
+    (tmp_path / "go").touch()
+    story = Story(here, tmp_path, fit={**ON_ONE, "source": source}, watch=ON_TWO).start()
+    assert here.wait_for_run(story.id)["state"] == "failed"
+    (tmp_path / "well").touch()
+    story.id = here.post(f"/runs/{story.id}/retry")["id"]
+    story.finish()
+
+
+@pytest.mark.parametrize("watch", [{}, ON_TWO])
+def test_a_run_is_cancelled_while_its_reader_waits(here: Deployment, tmp_path: Path, watch: Document) -> None:
+    story = begun_along(here, tmp_path, fit=ON_ONE, watch=watch)
+    here.post(f"/runs/{story.id}/cancel")
+    here.wait_for_run(story.id, "cancelled")
+    for worker in ("server", "one", "two"):
+        eventually(
+            lambda worker=worker: here.get(f"/workers/{worker}")["holds"] == [], what="nobody holds it"
+        )
+    assert sorted(story.tasks()) == [("fit", "cancelled"), ("watch", "cancelled")]
+    assert not [line for line in here.log_lines(story.id) if "the engine ended" in line]  # nor was one killed
+
+
+@pytest.mark.parametrize("on", [{}, ON_ONE])
+def test_waiting_for_values_is_no_silence(here: Deployment, on: Document) -> None:
+    yields = "import time\ndef process():\n    yield {'x': 1}\n    time.sleep(1)\n    yield {'x': 2}\n"
+    reads = "def process(x): return sum(x)"
+    stream = {"name": "x", "stream": True}
+    nodes = [
+        {"id": "a", "type": "python", "source": yields, "provides": [stream]},
+        {"id": "b", "type": "python", "source": reads, "requires": [stream], "provides": ["y"], **on},
+    ]
+    here.put("/flows/quiet", {"nodes": [nodes[0], {**nodes[1], "timeout": 0.4}], "outputs": ["y"]})
+    run = here.wait_for_run(here.start_run("quiet"))
+    assert run["result"] == {"y": 3}, run["message"]
+
+
+def test_a_reader_that_waits_gives_its_slot_back(here: Deployment, tmp_path: Path) -> None:
+    here.worker("slim", "slim", parallel=1)
+    on_slim = {"device": "slim"}
+    story = begun_along(here, tmp_path, fit=ON_ONE, watch=on_slim)
+    other = {"id": "a", "type": "python", "source": "def process(): return 1", "provides": ["x"], **on_slim}
+    here.put("/flows/other", {"nodes": [other], "outputs": ["x"]})
+    assert here.wait_for_run(here.start_run("other"))["result"] == {"x": 1}
+    story.let_go()
+    story.finish()
 
 
 def test_many_values_of_any_kind_come_in_their_order(here: Deployment) -> None:

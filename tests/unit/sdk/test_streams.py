@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from farhand import Flow, task
+from farhand import Flow, flow, task
 from farhand.errors import InvalidDocument, NodeFailed, NotSupported, StreamBroken
 from farhand.sdk.streams import BROKEN, ENDED, Listed, Part, Stream, read_by, reading
 from farhand.sdk.upstream import Attempt, Nearby
@@ -49,8 +49,8 @@ def test_a_reader_begins_with_the_first_value_and_meets_the_last() -> None:
     def whole(loss: Any) -> Any:
         return loss
 
-    flow = Flow("along", nodes=[watch, whole, fit], outputs=["total", "weights", "all", "loss"])
-    assert flow() == {"total": 3, "weights": "w", "all": [0, 1, 2], "loss": [0, 1, 2]}
+    along = Flow("along", nodes=[watch, whole, fit], outputs=["total", "weights", "all", "loss"])
+    assert along() == {"total": 3, "weights": "w", "all": [0, 1, 2], "loss": [0, 1, 2]}
 
 
 def test_an_awaited_reader_of_an_awaited_node() -> None:
@@ -158,7 +158,7 @@ def test_a_reader_that_fails_by_itself_fails_alone() -> None:
         Flow("alone", nodes=[watch, fit], outputs=["weights"])()
 
 
-def test_waiting_for_values_is_no_silence_and_an_interruption_ends_it() -> None:
+def test_an_interruption_ends_the_wait_for_a_value() -> None:
     read = threading.Event()
 
     @task(provides=[LOSS], timeout=20)
@@ -178,12 +178,12 @@ def test_waiting_for_values_is_no_silence_and_an_interruption_ends_it() -> None:
         read.set()
 
 
-def _ended_first(flow: Flow[Any], read: threading.Event) -> None:
+def _ended_first(ending: Flow[Any], read: threading.Event) -> None:
     """Run it; the node that yields goes on a moment after the reader's time is over."""
     timer = threading.Timer(1.0, read.set)
     timer.start()
     try:
-        flow()
+        ending()
     finally:
         timer.cancel()
 
@@ -209,14 +209,33 @@ def test_what_is_no_stream_is_not_read_along(requires: list[Any], said: str | No
     def watch(**taken: Any) -> None:
         pass
 
-    def flow() -> Flow[Any]:
+    def checked() -> Flow[Any]:
         return Flow("checked", nodes=[watch, fit], inputs=["count"])
 
     if said is None:
-        assert flow()(count=1) == {}
+        assert checked()(count=1) == {}
         return
     with pytest.raises(InvalidDocument, match=said):
-        flow()
+        checked()
+
+
+def test_a_declared_flow_that_another_flow_calls_reads_along_too() -> None:
+    @task(provides=[LOSS])
+    def fit() -> Any:
+        yield {"loss": 1}
+        yield {"loss": 2}
+
+    @task(requires=[LOSS], provides="total")
+    def watch(loss: Any) -> int:
+        return sum(loss)
+
+    inner = Flow("inner", nodes=[watch, fit], outputs=["total"])
+
+    @flow
+    def outer() -> int:
+        return inner()["total"] + inner()["total"]
+
+    assert outer() == 6
 
 
 def test_a_process_task_does_not_read_along() -> None:
