@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..errors import Conflict, NotFound
 from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
 from ..model import SERVICE, Job, Json, Run
-from . import nested, services
+from . import nested, service_jobs
 from .changes import Effects, PlacedOutcome
 from .guard import Connection
 from .hooks import HOOK, queue_hooks, queue_hooks_of_called
@@ -85,7 +85,7 @@ class _Outcome:
 def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, now: float) -> None:
     """End the job's current lease."""
     if job.kind == SERVICE:
-        services.end_attempt(connection, effects, job, end.ending, end.at, end.tail, now)
+        service_jobs.end_attempt(connection, effects, job, end.ending, end.at, end.tail, now)
         return
     ending, at = end.ending, max(end.at, job.started_at or 0.0)
     lost = machines_lost(connection, job) if ending.state == "lost" else None
@@ -374,7 +374,7 @@ def _close_called_by(
 def _finish_service(
     connection: Connection, effects: Effects, job: Job, outcome: _Outcome, _end: End, now: float
 ) -> None:
-    services.give_up(connection, effects, job, outcome.reason, outcome.message, now)
+    service_jobs.give_up(connection, effects, job, outcome.reason, outcome.message, now)
 
 
 _FINISH = {"run": _finish_run, "call": _finish_call, HOOK: _finish_call, SERVICE: _finish_service}

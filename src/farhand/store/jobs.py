@@ -19,7 +19,7 @@ from ..resources import (
     taken,
     to_go_on,
 )
-from . import nested, services
+from . import nested, service_jobs
 from .changes import Changes, Effects, Leased
 from .database import Database
 from .endings import fail_queued
@@ -214,7 +214,7 @@ def live_runs_of(connection: Connection, flow: str) -> int:
 def _take(connection: Connection, job: Job, run: Run, worker: str, now: float) -> Run:
     """Show the hand-off where people look: on the run, or on the call's task run."""
     if job.kind == SERVICE:
-        services.handed_over(connection, job, worker, now)
+        service_jobs.handed_over(connection, job, worker, now)
         return run
     if job.kind == "run":
         message = f"handed to {worker}"

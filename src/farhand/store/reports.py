@@ -32,7 +32,7 @@ from farhand_worker.protocol import (
 from ..errors import StaleLease
 from ..lifecycle import JOB, Ending, advance
 from ..model import SERVICE, Job
-from . import nested, services
+from . import nested, service_jobs
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .calls import place_call
 from .changes import Changes, Effects, Recorded, Unfit
@@ -248,7 +248,7 @@ def _apply(
     if not kinds.isdisjoint(STREAMED):
         effects.streams.add(job.run)
         if job.kind == SERVICE:
-            services.trim_lines(connection, job)
+            service_jobs.trim_lines(connection, job)
         if batch.nested or job.nested is not None:
             effects.streams.update(nested.open_ids(connection, job.run))
 
@@ -292,7 +292,7 @@ def _on_started(batch: _Reported, event: Started) -> None:
         _begin_run(batch, event)
         _name_run(batch, event.name)
     elif job.kind == SERVICE:
-        services.started(batch.connection, batch.effects, batch.held, event, batch.now)
+        service_jobs.started(batch.connection, batch.effects, batch.held, event, batch.now)
     else:
         if batch.start is None:
             move_call(batch.connection, job, "running", started_at=event.at)
@@ -332,7 +332,7 @@ def _name_run(batch: _Reported, name: str | None) -> None:
 
 
 def _on_service(batch: _Reported, event: ServiceState) -> None:
-    services.note_state(batch.connection, batch.effects, batch.held, event, batch.now)
+    service_jobs.note_state(batch.connection, batch.effects, batch.held, event, batch.now)
 
 
 def _on_call(batch: _Reported, event: Call) -> None:
