@@ -167,6 +167,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("reattach_s", _TIMES.reattach_s, seconds, "How long a started server waits for its workers."),
     Setting("outage_s", _TIMES.outage_s, seconds, "How long workers ride out a server that is down."),
     Setting("handoff_s", _TIMES.handoff_s, _some_seconds, "How long a worker may take to accept a job."),
+    Setting(
+        "behind_s",
+        _TIMES.behind_s,
+        seconds,
+        "How long a short call may wait on a slot behind another that turns out long; 0 sends none ahead.",
+    ),
     Setting("grace_s", _TIMES.grace_s, seconds, "How long cancelled work has before it is killed."),
     Setting("inspect_s", 60.0, _some_seconds, "How long a module of a project may take to import."),
     Setting(

@@ -161,8 +161,9 @@ class Ending:
 
     ``state``: completed, failed or cancelled when user code ended; crashed (the engine died), timeout,
     silence, stopped (drain, server stop, preemption), not_started (the hand-off failed), unfit (that machine
-    cannot import the code or load the arguments) or lost (the lease ran out, the worker went away) when it
-    did not. A failure may be one that no retry changes.
+    cannot import the code or load the arguments), lost (the lease ran out, the worker went away) or returned
+    (it waited on a slot behind another, and was given back before it began) when it did not. A failure may be
+    one that no retry changes.
     """
 
     state: str
@@ -191,6 +192,9 @@ class Verdict:
 
 MACHINES_LOST_MAX = 5
 """So many lost machines from provisioners cost a job nothing; what kills its machine each time has to end."""
+
+RETURNED = "returned"
+"""How what was handed over to wait behind another ends, when it is given back before it began."""
 
 HANDOFF_DELAY_S_MAX = 60.0
 _HANDOFF_DELAY_S = 0.25
@@ -270,7 +274,7 @@ def _after_handoff(standing: Standing, ending: Ending) -> Verdict:
     """Nobody's fault: queued again at no cost, slower each time user code does not even begin."""
     failed = standing.handoffs_failed + 1
     delay_s = 0.0 if failed <= 1 else min(HANDOFF_DELAY_S_MAX, _HANDOFF_DELAY_S * 2 ** min(failed - 2, 16))
-    if ending.state in ("stopped", "lost", "unfit"):
+    if ending.state in ("stopped", "lost", "unfit", RETURNED):
         failed, delay_s = standing.handoffs_failed, 0.0
     return Verdict(
         "queued",

@@ -312,6 +312,8 @@ class Job:
     engine is told by ``block``, the number of that wait; else empty.
 
     ``nested`` names the flow, called inside of the run, that it belongs to or is: ``key``, ``flow``, ``id``.
+    ``behind`` is set where it shares a slot with jobs that were handed over before it, and begins after them:
+    the lease that the slot was taken under.
     """
 
     id: str
@@ -348,6 +350,12 @@ class Job:
     block: int = 0
     fingerprint: str = ""
     git: str = ""
+    behind: int | None = None
+
+    @property
+    def line(self) -> int:
+        """Which slot it has on its worker: those with the same number take one together."""
+        return self.behind or self.lease or 0
 
 
 @dataclass(frozen=True, slots=True)

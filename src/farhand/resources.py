@@ -99,6 +99,21 @@ def taken(leases: Iterable[Lease], capacity: Capacity) -> Amounts:
     return total
 
 
+def one_a_line(leases: Iterable[tuple[int, Lease]]) -> list[Lease]:
+    """The leases that count, of (line, lease) in the order in which those of a line run.
+
+    A line has one slot: what waits behind the first that is not blocked takes nothing.
+    """
+    found: list[Lease] = []
+    taken_by = set[int]()
+    for line, lease in leases:
+        if line not in taken_by:
+            found.append(lease)
+            if not lease.blocked:
+                taken_by.add(line)
+    return found
+
+
 def lacks(needed: Amounts, in_use: Amounts, capacity: Capacity) -> tuple[Lack, ...]:
     """The amounts that are short when ``needed`` is to be added to what is in use."""
     found: list[Lack] = []

@@ -33,8 +33,9 @@ def why(client: Client, run: str, as_json: bool) -> None:
         click.echo(f"Under way: {', '.join(answer['holders'])}")
     for call in answer["calls"]:
         alone = call["count"] == 1
-        which = f"Its call {call['name']} is" if alone else f"{call['count']} calls of {call['name']} are"
-        click.echo(f"\n{which} queued: {call['message']}")
+        which = f"Its call {call['name']}" if alone else f"{call['count']} calls of {call['name']}"
+        queued = "" if call["code"] == "behind" else " is queued:" if alone else " are queued:"
+        click.echo(f"\n{which}{queued} {call['message']}")
         _print_considered(call["considered"])
     if answer["attempts"]:
         click.echo("")

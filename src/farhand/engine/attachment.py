@@ -126,6 +126,9 @@ class Attachments:
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
         member.inventory, member.service_host = inventory_of(hello.inventory), hello.service_host or ""
         member.jti, member.leaving = credential.jti, hello.draining
+        member.ahead = (
+            min(hello.ahead, protocol.AHEAD_MAX) if hello.several and self._fleet.times.behind_s else 0
+        )
         self.heard(member)
 
     def welcomed(self, member: Member, link: Link) -> None:

@@ -12,6 +12,8 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -26,6 +28,7 @@ from ..store.calls import called_by
 from ..store.jobs import Leased
 from ..store.reports import Report
 from ..suitability import last_word
+from .ahead import Ahead, Recalls
 from .bus import Bus
 from .choosing import RESERVE_AFTER_S, Beyond, Choosing, Chosen
 from .consequences import Consequences
@@ -70,6 +73,8 @@ class Dispatcher(Service):
         self._fitness = fitness
         self._beyond = beyond or Beyond()
         self._choosing = Choosing(fleet, queue, fitness, reserve_after_s, self._beyond)
+        self._ahead = Ahead(fleet, queue, fitness)
+        self._recalls = Recalls(fleet, lambda: self.holding_back)
         self._unserved: list[tuple[Job, Lane]] = []
         self._reserve_at: float | None = None
         self._grants: list[Grant] | None = None
@@ -111,6 +116,7 @@ class Dispatcher(Service):
             job = self._queue.head(lane)
             if job is not None and self._place(job, lane, now):
                 self._push(lanes, lane)
+        self._recalls.look()
         self._queue.counted = frozenset(lane for _, lane in self._unserved)
         self._beyond.lacking(self._unserved)
 
@@ -150,7 +156,7 @@ class Dispatcher(Service):
                 chosen = self._choosing.choose(job, lane, now, given_back)
                 if chosen is None or not any(kin.blocked for kin in self._fleet.kin_of(job)):
                     break
-                self._promise(job, chosen)
+                self._promise(job, chosen, lane)
                 given_back = self._fleet.given_back()
 
     def _place(self, job: Job, lane: Lane, now: float) -> bool:
@@ -161,7 +167,7 @@ class Dispatcher(Service):
             return False
         chosen = self._choosing.choose(job, lane, now)
         if chosen is not None:
-            self._promise(job, chosen)
+            self._promise(job, chosen, lane)
             return True
         self._queue.explain(lane, lambda: self._choosing.explain(job, self._now()))
         if self._choosing.may_be_hopeless(job) and self._look_into(job, self._choosing.explain(job, now)):
@@ -216,14 +222,44 @@ class Dispatcher(Service):
             return ""
         return f"waits for another run of {job.flow} to end; {under_way} of at most {limit} are under way"
 
-    def _promise(self, job: Job, chosen: Chosen) -> None:
+    def _promise(self, job: Job, chosen: Chosen, lane: Lane) -> None:
         self._queue.take(job)
         self._choosing.placed(job, chosen.member)
-        grant = self._hands.grant(job, chosen)
+        room = 0 if chosen.fell_back else self._ahead.room(job, chosen.member)
+        more = self._send_ahead(job, lane, chosen.member, room)
+        self._hand_over([self._hands.grant(job, chosen), *more])
+
+    def _hand_over(self, grants: list[Grant]) -> None:
         if self._grants is None:
-            self._hands.begin(grant)
+            self._hands.begin(grants)
         else:
-            self._grants.append(grant)
+            self._grants.extend(grants)
+
+    def _send_ahead(
+        self, like: Job, lane: Lane, member: Member, room: int, behind: int | None = None
+    ) -> list[Grant]:
+        """Up to ``room`` calls like one that has a slot, to wait on that slot behind it."""
+        count = min(room, self._ahead.share(like, lane)) if room else 0
+        found = self._ahead.take(like, lane, count) if count else []
+        for job in found:
+            self._choosing.placed(job, member)
+        return [self._hands.share(job, Chosen(member), behind) for job in found]
+
+    def _lengthen(self, ended: list[tuple[Member, Holding]]) -> None:
+        """Send more to the slots on which something ended and something else goes on."""
+        for member, line in {(member, holding.job.line): None for member, holding in ended}:
+            left = member.left_in(line)
+            if not left or any(holding.job.blocked for holding in left) or self._waits_to_go_on(member):
+                continue
+            like = replace(left[0].job, attempt=0)
+            most = self._ahead.room(like, member)
+            lane = self._ahead.next_for(member, like) if len(left) - 1 <= most // 2 else None
+            if lane is not None:
+                self._hand_over(self._send_ahead(like, lane, member, most + 1 - len(left), line))
+
+    def _waits_to_go_on(self, member: Member) -> bool:
+        """Whether a slot of a worker is for a job that was blocked."""
+        return any(holder is member for holder, _ in self._fleet.unblocked())
 
     # ------------------------------------------------------------ ahead of a commit
 
@@ -236,6 +272,7 @@ class Dispatcher(Service):
         if self.holding_back:
             return []
         ended: list[tuple[Member, Holding]] = []
+        told: list[tuple[Holding, list[Any]]] = []
         calls: list[tuple[Job, protocol.Call]] = []
         for report in reports:
             held = self._fleet.holder(report.job)
@@ -243,11 +280,13 @@ class Dispatcher(Service):
                 continue
             if type(report.events[-1]) in _ENDS:
                 ended.append(held)
+                told.append((held[1], report.events))
             calls += [
                 (held[1].job, event)
                 for event in report.events
                 if type(event) is protocol.Call and not event.ask.get("flavor")
             ]
+        self._ahead.note(told)
         return self._foreseen(ended, calls) if ended or calls else []
 
     def _foreseen(
@@ -259,6 +298,7 @@ class Dispatcher(Service):
                 member.part_with(holding.lease)
             if ended or self._wakeup.is_set:
                 self._pass()
+            self._lengthen(ended)
             self._place_ahead(calls)
         finally:
             self._grants = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from farhand_worker import protocol
 
 from ..model import SERVICE, Ask, Job
 from ..placement import Candidate, Kin, Reservation, refuse_ever
-from ..resources import Amounts, Capacity, Lease, held_by, taken
+from ..resources import Amounts, Capacity, Lease, held_by, one_a_line, taken
 
 AWAITED = "awaited"
 ONLINE = "online"
@@ -46,12 +46,16 @@ class Link(Protocol):
 
 @dataclass(slots=True)
 class Holding:
-    """A lease a worker holds. ``started_at``, ``reported_at``: monotonic, by when it was recorded here."""
+    """A lease a worker holds. ``started_at``, ``reported_at``: monotonic, by when it was recorded here.
+
+    ``recalled``: it waits behind another, and was asked back.
+    """
 
     job: Job
     lease: int
     started_at: float | None = None
     reported_at: float | None = None
+    recalled: bool = False
 
     @property
     def strict(self) -> bool:
@@ -98,6 +102,7 @@ class Member:
     address: str = ""
     hosts: bool = False
     tunnels: bool = False
+    ahead: int = 0
     jti: str = ""
     state: str = AWAITED
     leaving: bool = False
@@ -110,6 +115,7 @@ class Member:
     skew_s: float | None = None
     promises: dict[str, Lease] = field(default_factory=dict[str, Lease])
     holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
+    lines: dict[int, dict[int, Holding]] = field(default_factory=dict[int, dict[int, Holding]])
     parting: set[int] = field(default_factory=set[int])
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     _reserved: Reservation | None = None
@@ -147,8 +153,28 @@ class Member:
     @property
     def leases(self) -> list[Lease]:
         """What it holds or was promised, as far as that counts."""
-        held = (lease_of(each.job) for each in self.holdings.values() if each.lease not in self.parting)
-        return [*held, *self.promises.values()]
+        held = (
+            (number, lease_of(each.job))
+            for number, line in self.lines.items()
+            for each in _counting(line.values(), self.parting)
+        )
+        return [*one_a_line(held), *self.promises.values()]
+
+    def left_in(self, line: int) -> list[Holding]:
+        """Those who share a slot and whose end is not being recorded."""
+        found = self.lines.get(line)
+        return [] if found is None else [each for each in found.values() if each.lease not in self.parting]
+
+    @property
+    def waiting(self) -> list[list[Holding]]:
+        """For each slot what waits behind the one that runs there."""
+        left = (self.left_in(line) for line, held in self.lines.items() if len(held) > 1)
+        return [waiting for held in left if (waiting := held[1:])]
+
+    @property
+    def waiting_leases(self) -> set[int]:
+        """All that waits behind another."""
+        return {holding.lease for line in self.waiting for holding in line}
 
     @property
     def candidate(self) -> Candidate:
@@ -203,6 +229,7 @@ class Member:
     def hold(self, holding: Holding) -> None:
         """Count a lease."""
         self.holdings[holding.lease] = holding
+        self.lines.setdefault(holding.job.line, {})[holding.lease] = holding
         self._candidate = None
 
     def part_with(self, lease: int) -> None:
@@ -217,7 +244,12 @@ class Member:
 
     def drop(self, lease: int) -> None:
         """Count a lease no more."""
-        self.holdings.pop(lease, None)
+        holding = self.holdings.pop(lease, None)
+        if holding is not None:
+            line = self.lines[holding.job.line]
+            del line[lease]
+            if not line:
+                del self.lines[holding.job.line]
         self.parting.discard(lease)
         self._candidate = None
 
@@ -225,6 +257,15 @@ class Member:
         """Have ``changed`` called when placement may decide otherwise because of what this worker is."""
         self._changed = changed
         return self
+
+
+def _counting(line: Iterable[Holding], parting: set[int]) -> Iterator[Holding]:
+    """Of those who share a slot the blocked ones and the first that is not: nobody looks at the rest."""
+    for holding in line:
+        if holding.lease not in parting:
+            yield holding
+            if not holding.job.blocked:
+                return
 
 
 def lease_of(job: Job) -> Lease:
@@ -244,6 +285,8 @@ class Fleet:
         self._runs_of: Counter[str] = Counter()
         self._able: dict[Ask, list[Member]] = {}
         self._blocked: set[Member] = set()
+        self.running_ahead: set[Member] = set()
+        """The workers on which something waits behind another."""
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self._members.values())
@@ -324,6 +367,8 @@ class Fleet:
         self._runs_of[job.flow] += job.kind == "run"
         if job.blocked:
             self._note_blocked(member)
+        if job.behind is not None:
+            self.running_ahead.add(member)
 
     def changed(self, job: Job) -> None:
         """A job that is held counts otherwise now: it is blocked, or goes on."""
@@ -364,6 +409,8 @@ class Fleet:
         member.drop(holding.lease)
         if holding.job.blocked:
             self._note_blocked(member)
+        if holding.job.behind is not None and not member.waiting:
+            self.running_ahead.discard(member)
         self._runs_of[holding.job.flow] -= holding.job.kind == "run"
 
     def reported(self, job_id: str, lease: int, now: float, started: bool) -> bool:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,20 +42,30 @@ class Grant:
     """A job, the worker it was promised, and the session that was there then.
 
     ``key`` is that of a call which the report asks for; its ``job`` is what the call's will be like.
+    ``behind`` is the slot that it is to share, by the lease under which that was taken; ``follows``: it
+    shares that of the grant before it.
     """
 
     job: Job
     chosen: Chosen
     link: Link | None
     key: str = ""
+    behind: int | None = None
+    follows: bool = False
+
+    @property
+    def shares(self) -> bool:
+        """Whether it takes no slot of its own."""
+        return self.follows or self.behind is not None
 
     @property
     def claim(self) -> Claim:
         """What the store is asked for."""
         member = self.chosen.member
         job = "" if self.key else self.job.id
+        fell_back, run = self.chosen.fell_back, self.job.run
         return Claim(
-            member.name, member.capacity, job, self.key, member.git, self.chosen.fell_back, self.job.run
+            member.name, member.capacity, job, self.key, member.git, fell_back, run, self.behind, self.follows
         )
 
 
@@ -107,23 +117,35 @@ class HandOver:
         self._promised[job.flow] += job.kind == "run"
         return Grant(job, chosen, chosen.member.link, key)
 
-    def begin(self, grant: Grant) -> None:
-        """Make the lease, and hand the job over."""
-        self.in_background(self._lease(grant))
+    def share(self, job: Job, chosen: Chosen, behind: int | None) -> Grant:
+        """A place on a slot that another has: on one that is held, or on that of the grant before."""
+        return Grant(job, chosen, chosen.member.link, behind=behind, follows=behind is None)
 
-    async def _lease(self, grant: Grant) -> None:
-        claim = grant.claim
+    def begin(self, grants: list[Grant]) -> None:
+        """Make the leases, and hand the jobs over."""
+        self.in_background(self._lease(grants))
+
+    async def _lease(self, grants: list[Grant]) -> None:
         try:
-            leased = await self._store.jobs.lease(
-                claim.job, claim.worker, claim.capacity, time.time(), claim.git, fell_back=claim.fell_back
-            )
-        except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
-            log.exception("job %s could not be leased, trying again", grant.job.id)
-            self.withdraw(grant)
+            leased = await self._leased([grant.claim for grant in grants])
+        except Exception:  # whatever it was: the jobs have left the queue, and nothing else puts them back
+            log.exception("job %s could not be leased, trying again", grants[0].job.id)
+            for grant in grants:
+                self.withdraw(grant)
             await asyncio.sleep(RETRY_S)
-            self.put_back(grant.job)
+            for grant in grants:
+                self.put_back(grant.job)
         else:
-            self.finish(grant, leased)
+            for grant, made in zip(grants, leased, strict=True):
+                self.finish(grant, made)
+
+    async def _leased(self, claims: list[Claim]) -> Sequence[Leased | None]:
+        if len(claims) > 1:
+            return await self._store.reports.lease(claims, time.time())
+        claim = claims[0]
+        lease = self._store.jobs.lease
+        made = await lease(claim.job, claim.worker, claim.capacity, time.time(), claim.git, claim.fell_back)
+        return [made]
 
     def finish(self, grant: Grant, leased: Leased | None) -> None:
         """The store has decided on a grant."""
@@ -157,6 +179,8 @@ class HandOver:
 
     def withdraw(self, grant: Grant) -> None:
         """Promise nothing any more."""
+        if grant.shares:
+            return
         grant.chosen.member.settle(grant.job.id)
         self._promised[grant.job.flow] -= grant.job.kind == "run"
 
@@ -226,6 +250,7 @@ def _assign(leased: Leased, capacity: Capacity) -> protocol.Assign:
         cpus=job.ask.cpus,
         devices=_devices(job, capacity),
         fingerprint=job.fingerprint,
+        behind=job.behind,
     )
 
 

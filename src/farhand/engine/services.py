@@ -64,7 +64,7 @@ class Services(Dispatch):
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
         self.runs = Runs(store, self.queue, self.fleet, self.consequences, self.masker, self.dispatcher)
         self.resources = Resources(self.fleet, self.queue, self.machines.outstanding)
-        self.explanations = Explanations(self.runs, self.queue)
+        self.explanations = Explanations(self.runs, self.queue, self.fleet)
         self.scheduler = Scheduler(store, self.runs, self.consequences, self.bus)
         self.hosting = Hosting(store, self.fleet, self.queue, self.consequences, self.bus)
         self.tunnels = Tunnels()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..placement import asked
-from ..resources import NAMES, Amounts, Capacity, held_by
+from ..resources import NAMES, NOTHING, Amounts, Capacity, held_by
 from .fleet import OFFLINE, Fleet, Holding, Member, lease_of
 from .machines import Provisions
 from .queue import Queue, order_of
@@ -17,7 +17,8 @@ WAITING_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class HeldAmounts:
-    """A job on a worker, and what it takes now. ``blocked``: whether it waits for placed calls alone."""
+    """A job on a worker, and what it takes now. ``blocked``: whether it waits for placed calls alone;
+    ``behind``: whether it waits on a slot for the call before it to end, and takes nothing yet."""
 
     job: str
     run: str
@@ -26,6 +27,7 @@ class HeldAmounts:
     takes: Amounts
     devices: tuple[str, ...]
     blocked: str
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +109,8 @@ def _of(member: Member) -> WorkerUsage:
         name: None if (total := getattr(capacity, name)) is None else total - getattr(candidate.in_use, name)
         for name in NAMES
     }
-    held = [_held(holding, capacity) for holding in member.holdings.values()]
+    waiting = member.waiting_leases
+    held = [_held(each, capacity, each.lease in waiting) for each in member.holdings.values()]
     kept_for = None if member.reserved is None else member.reserved.job
     return WorkerUsage(
         member.name, candidate.state, member.draining, capacity, candidate.in_use, free, held, kept_for,
@@ -115,7 +118,9 @@ def _of(member: Member) -> WorkerUsage:
     )  # fmt: skip
 
 
-def _held(holding: Holding, capacity: Capacity) -> HeldAmounts:
+def _held(holding: Holding, capacity: Capacity, behind: bool) -> HeldAmounts:
     job = holding.job
-    takes = held_by(lease_of(job), capacity)
-    return HeldAmounts(job.id, job.run, job.kind, job.name or job.flow, takes, job.devices, job.blocked)
+    takes = NOTHING if behind else held_by(lease_of(job), capacity)
+    return HeldAmounts(
+        job.id, job.run, job.kind, job.name or job.flow, takes, job.devices, job.blocked, behind
+    )

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from ..lifecycle import RUN, is_terminal
 from ..model import Attempt, Job, Run
 from ..placement import Refusal
+from .fleet import Fleet
 from .queue import Queue, Waiting
 from .runs import Runs
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """The placed calls of one name that are queued for the same reason; ``key`` is that of the first.
+    """The placed calls of one name that wait for the same reason; ``key`` is that of the first.
+
+    They are queued, or (``behind``) handed to a worker where each waits on a slot for the one before to end.
 
     ``count`` is how many they are.
     """
@@ -56,7 +59,8 @@ HOLDERS_MAX = 100
 class Explanations:
     """Answers "why" from what the queue remembers and the store has recorded."""
 
-    def __init__(self, runs: Runs, queue: Queue) -> None:
+    def __init__(self, runs: Runs, queue: Queue, fleet: Fleet | None = None) -> None:
+        self._fleet = fleet
         self._runs = runs
         self._queue = queue
 
@@ -96,12 +100,30 @@ class Explanations:
             key = (job.name, waiting.code, waiting.message, waiting.until)
             first.setdefault(key, (job, waiting))
             count[key] += 1
-        return [_call(*of, count[key]) for key, of in first.items()]
+        queued = [_call(*of, count[key]) for key, of in first.items()]
+        return [*queued, *map(_behind, self._sent_ahead(run_id))]
+
+    def _sent_ahead(self, run_id: str) -> list[list[Job]]:
+        """Its calls that wait on a slot behind another, by name and worker."""
+        alike: dict[tuple[str, str], list[Job]] = {}
+        members = () if self._fleet is None else self._fleet.running_ahead
+        for member in sorted(members, key=lambda member: member.name):
+            for holding in (each for line in member.waiting for each in line):
+                if holding.job.run == run_id:
+                    alike.setdefault((holding.job.name, member.name), []).append(holding.job)
+        return list(alike.values())
 
 
 def _call(first: Job, waiting: Waiting, count: int) -> WaitingCall:
     message = waiting.message or "is next in line"
     return WaitingCall(first.name, first.key, count, waiting.code, message, waiting.until, waiting.refusals)
+
+
+def _behind(jobs: list[Job]) -> WaitingCall:
+    first, count = jobs[0], len(jobs)
+    waits = "is handed to {} and waits" if count == 1 else "are handed to {} and wait"
+    message = f"{waits.format(first.worker)} there on a slot behind another call"
+    return WaitingCall(first.name, first.key, count, "behind", message, None, ())
 
 
 def _queued(run: Run, waiting: Waiting) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import NotFound
@@ -20,7 +20,8 @@ NOTHING: Mapping[str, int] = {"cpus": 0, "gpus": 0, "ram_mb": 0}
 @dataclass(frozen=True, slots=True)
 class Held:
     """What is in a slot, or a service, which takes none: a job and its run. ``name``: the flow's, or that of
-    the placed task or service; ``takes`` what it asked for besides a slot."""
+    the placed task or service; ``takes`` what it asked for besides a slot; ``behind``: it waits on a slot for
+    the call before it to end."""
 
     job: str
     run: str
@@ -30,6 +31,7 @@ class Held:
     attempt: int
     takes: str = ""
     kind: str = "run"
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class WorkerStatus:
     @property
     def slots_taken(self) -> int:
         """How many slots what it holds takes."""
-        return sum(held.kind != SERVICE for held in self.holds)
+        return _slots(self.holds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +126,9 @@ class Workers:
         worker = replace(worker, state=state, parallel=member.parallel or worker.parallel)
         if member.heard_at is not None:
             worker = replace(worker, last_seen_at=time.time() - (time.monotonic() - member.heard_at))
-        holds = tuple(_held(holding) for holding in member.holdings.values())
-        running = sum(held.kind != SERVICE for held in holds)
-        message = sentence(worker, member.draining, running, self._left_s(member))
+        waiting = member.waiting_leases
+        holds = tuple(_held(each, each.lease in waiting) for each in member.holdings.values())
+        message = sentence(worker, member.draining, _slots(holds), self._left_s(member))
         return WorkerStatus(worker, message, member.draining, holds, member.skew_s, _used(member))
 
     def _left_s(self, member: Member) -> float | None:
@@ -164,11 +166,16 @@ def _count(number: int, what: str) -> str:
     return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
-def _held(holding: Holding) -> Held:
+def _slots(holds: Iterable[Held]) -> int:
+    """How many slots jobs take; a service takes none, and neither does what waits behind another."""
+    return sum(held.kind != SERVICE and not held.behind for held in holds)
+
+
+def _held(holding: Holding, behind: bool) -> Held:
     job = holding.job
     takes = ", ".join(f"{amount} {unit}" for unit, amount in _amounts(holding).items() if amount)
     name = job.name or job.flow
-    return Held(job.id, job.run, job.flow, name, holding.lease, job.attempt, takes, job.kind)
+    return Held(job.id, job.run, job.flow, name, holding.lease, job.attempt, takes, job.kind, behind)
 
 
 def _amounts(holding: Holding) -> dict[str, int]:
@@ -178,5 +185,6 @@ def _amounts(holding: Holding) -> dict[str, int]:
 
 def _used(member: Member) -> dict[str, int]:
     """What the jobs in its slots asked for, added up."""
-    amounts = [_amounts(holding) for holding in member.holdings.values()]
+    waiting = member.waiting_leases
+    amounts = [_amounts(each) for each in member.holdings.values() if each.lease not in waiting]
     return {name: sum(amount[name] for amount in amounts) for name in NOTHING}

@@ -21,7 +21,8 @@ from .moves import load_job_and_run, load_run
 class Claim:
     """A worker for a job: a queued one, or the call with ``key`` of ``run`` that this very report places.
 
-    The rest is as in `Jobs.lease`.
+    ``behind``: it is to wait on the slot that was taken under this lease; ``follows``: on that of the claim
+    before it. The rest is as in `Jobs.lease`.
     """
 
     worker: str
@@ -31,6 +32,8 @@ class Claim:
     git: str = ""
     fell_back: bool = False
     run: str = ""
+    behind: int | None = None
+    follows: bool = False
 
 
 def settle_claims(
@@ -40,13 +43,26 @@ def settle_claims(
     if not claims:
         return ()
     placed = {(job.run, job.key): job for job in effects.enqueued.values() if job.attempt == 0}
-    return tuple(
-        _settle(connection, effects, claim, placed.get((claim.run, claim.key)), now) for claim in claims
-    )
+    found: list[Leased | None] = []
+    line: int | None = None
+    for claim in claims:
+        behind = line if claim.follows else claim.behind
+        leased = _settle(connection, effects, claim, placed.get((claim.run, claim.key)), now, behind)
+        if leased is not None:
+            line = leased.job.line
+        elif not claim.follows:
+            line = None
+        found.append(leased)
+    return tuple(found)
 
 
 def _settle(
-    connection: Connection, effects: Effects, claim: Claim, placed: Job | None, now: float
+    connection: Connection,
+    effects: Effects,
+    claim: Claim,
+    placed: Job | None,
+    now: float,
+    behind: int | None,
 ) -> Leased | None:
     if claim.job:
         found = load_job_and_run(connection, claim.job)
@@ -54,7 +70,9 @@ def _settle(
         found = None if placed is None else (placed, load_run(connection, placed.run))
     if found is None:
         return None
-    leased = lease_job(connection, *found, claim.worker, claim.capacity, now, claim.git, claim.fell_back)
+    leased = lease_job(
+        connection, *found, claim.worker, claim.capacity, now, claim.git, claim.fell_back, behind
+    )
     if leased is not None:
         effects.enqueued.pop(leased.job.id, None)
     return leased

@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 
 from ..errors import Conflict, NotFound
-from ..lifecycle import JOB, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
+from ..lifecycle import JOB, RETURNED, RUN, Ending, Standing, Verdict, advance, conclude, is_terminal
 from ..model import SERVICE, Job, Json, Run
 from . import nested, service_jobs
 from .changes import Effects, PlacedOutcome
@@ -90,6 +90,9 @@ def end_attempt(connection: Connection, effects: Effects, job: Job, end: End, no
     ending, at = end.ending, max(end.at, job.started_at or 0.0)
     lost = machines_lost(connection, job) if ending.state == "lost" else None
     verdict = conclude(_standing(job, lost), ending)
+    if ending.state == RETURNED and verdict.requeued:
+        _take_back(connection, effects, job, verdict, now)
+        return
     columns: Json = {} if end.start is None else end.start.attempt
     columns = columns | {"ended_at": at, "outcome": ending.state, "reason": ending.reason or ending.state}
     change_attempt(connection, job, **columns, message=ending.message)
@@ -255,6 +258,7 @@ def _requeue(
         last_worker=job.worker if verdict.handoffs_failed == job.handoffs_failed else None,
         queued_at=now,
         devices=(),
+        behind=None,
         blocked="",
         block=0,
         started_at=None,
@@ -278,6 +282,22 @@ def _requeue(
             reason=verdict.reason, message=verdict.message, worker=None, progress=None,
         )  # fmt: skip
         effects.streams.add(job.run)
+
+
+def _take_back(connection: Connection, effects: Effects, job: Job, verdict: Verdict, now: float) -> None:
+    """Queue a call that was given back before it began: nobody has had it, so that was no attempt."""
+    effects.release(job)
+    connection.execute("DELETE FROM attempts WHERE lease = ?", (job.lease,))
+    before = job.attempt - 1
+    effects.enqueued[job.id] = move_job(
+        connection, job, "queued", lease=None, worker=None, behind=None, devices=(), attempt=before
+    )
+    move_call(connection, job, "queued", worker=None, attempts=before)
+    nested.follow(
+        connection, effects, job, "queued", now,
+        reason=verdict.reason, message=verdict.message, worker=None, attempt=before,
+    )  # fmt: skip
+    effects.streams.add(job.run)
 
 
 def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> None:

@@ -15,6 +15,7 @@ from ..resources import (
     blocked_bound,
     lacks,
     need,
+    one_a_line,
     pick,
     taken,
     to_go_on,
@@ -118,9 +119,13 @@ def lease_job(
     now: float,
     git: str,
     fell_back: bool,
+    behind: int | None = None,
 ) -> Leased | None:
-    """A lease on a job of a run, both as they are stored; None where `Jobs.lease` says so."""
-    columns = columns_of_lease(connection, job, worker, capacity, fell_back)
+    """A lease on a job of a run, both as they are stored; None where `Jobs.lease` says so.
+
+    ``behind``: it is to wait on the slot that was taken under this lease, if anybody has that.
+    """
+    columns = columns_of_lease(connection, job, worker, capacity, fell_back, behind)
     if columns is None:
         return None
     job = move_job(connection, job, "leased", **columns)
@@ -132,13 +137,20 @@ def lease_job(
 
 
 def columns_of_lease(
-    connection: Connection, job: Job, worker: str, capacity: Capacity, fell_back: bool
+    connection: Connection,
+    job: Job,
+    worker: str,
+    capacity: Capacity,
+    fell_back: bool,
+    behind: int | None = None,
 ) -> dict[str, Any] | None:
     """What a new lease makes of a job; None where `Jobs.lease` says so."""
     if not may_advance(JOB, job.state, "leased"):
         return None
     ask = without_preference(job.ask) if fell_back else job.ask
-    devices = _fit(connection, ask, job.depth, worker, capacity)
+    if behind is not None and not _may_wait_behind(connection, ask, worker, behind):
+        behind = None
+    devices = () if behind is not None else _fit(connection, ask, job.depth, worker, capacity)
     if devices is None:
         return None
     limit = job.settings.max_concurrent
@@ -147,8 +159,9 @@ def columns_of_lease(
     lease = int(
         connection.execute("UPDATE meta SET lease = lease + 1 WHERE id = 1 RETURNING lease").fetchone()[0]
     )
-    number = job.attempt + 1
-    return {"lease": lease, "worker": worker, "attempt": number, "started_at": None, "devices": devices}
+    columns: dict[str, Any] = {"lease": lease, "worker": worker, "attempt": job.attempt + 1}
+    columns |= {"started_at": None, "devices": devices}
+    return columns if behind is None else columns | {"behind": behind}
 
 
 def add_attempt(connection: Connection, job: Job, now: float, git: str) -> None:
@@ -166,15 +179,26 @@ def add_attempt(connection: Connection, job: Job, now: float, git: str) -> None:
     connection.execute(ATTEMPTS.insert, ATTEMPTS.dump(attempt))
 
 
+def _may_wait_behind(connection: Connection, ask: Ask, worker: str, behind: int) -> bool:
+    """Whether those who share a slot ask for the same, and none of them has given it back."""
+    rows = connection.execute(
+        "SELECT ask, blocked FROM jobs WHERE worker = ? AND state IN ('leased', 'running')"
+        " AND coalesce(behind, lease) = ?",
+        (worker, behind),
+    ).fetchall()
+    return bool(rows) and all(not blocked and JOBS.read("ask", text) == ask for text, blocked in rows)
+
+
 def _fit(
     connection: Connection, ask: Ask, depth: int, worker: str, capacity: Capacity
 ) -> tuple[str, ...] | None:
     """The devices for a job that asks so, if the worker has room for it; None if it has not."""
     needed = need(ask)
     if needed == ONE_SLOT:  # what most jobs need is counted without reading what others asked for
-        running, blocked = connection.execute(_COUNT, (depth, worker)).fetchone()
-        fits = int(running) < capacity.slots and int(blocked) < blocked_bound(capacity)
-        return () if fits else None
+        rows = connection.execute(_LIVE, (worker,)).fetchall()
+        running = {line for blocked, _, line in rows if not blocked}
+        as_deep = sum(1 for blocked, their_depth, _ in rows if blocked and their_depth >= depth)
+        return () if len(running) < capacity.slots and as_deep < blocked_bound(capacity) else None
     leases = live_on(connection, worker)
     if lacks(needed, taken(leases, capacity), capacity):
         return None
@@ -183,23 +207,23 @@ def _fit(
     return pick(needed.gpus, leases, capacity)
 
 
-_COUNT = (
-    "SELECT count(CASE WHEN blocked = '' THEN 1 END),"
-    " count(CASE WHEN blocked <> '' AND depth >= ? THEN 1 END)"
-    " FROM jobs WHERE worker = ? AND state IN ('leased', 'running') AND kind <> 'service'"
+_LIVE = (
+    "SELECT blocked, depth, coalesce(behind, lease) FROM jobs"
+    " WHERE worker = ? AND state IN ('leased', 'running') AND kind <> 'service'"
 )
 
 
 def live_on(connection: Connection, worker: str) -> list[Lease]:
     """The live leases of a worker, as far as they count."""
     rows = connection.execute(
-        "SELECT ask, devices, blocked, depth FROM jobs WHERE worker = ? AND state IN ('leased', 'running')",
+        "SELECT ask, devices, blocked, depth, coalesce(behind, lease) FROM jobs"
+        " WHERE worker = ? AND state IN ('leased', 'running') ORDER BY lease",
         (worker,),
     ).fetchall()
-    return [
-        Lease(JOBS.read("ask", ask), JOBS.read("devices", devices), blocked, int(depth))
-        for ask, devices, blocked, depth in rows
-    ]
+    return one_a_line(
+        (int(line), Lease(JOBS.read("ask", ask), JOBS.read("devices", devices), blocked, int(depth)))
+        for ask, devices, blocked, depth, line in rows
+    )
 
 
 def live_runs_of(connection: Connection, flow: str) -> int:

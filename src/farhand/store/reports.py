@@ -30,12 +30,12 @@ from farhand_worker.protocol import (
 )
 
 from ..errors import StaleLease
-from ..lifecycle import JOB, Ending, advance
+from ..lifecycle import JOB, RETURNED, Ending, advance
 from ..model import SERVICE, Job
 from . import nested, service_jobs
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .calls import place_call
-from .changes import Changes, Effects, Recorded, Unfit
+from .changes import Changes, Effects, Leased, Recorded, Unfit
 from .claims import Claim, settle_claims
 from .database import Database
 from .endings import End, end_attempt
@@ -68,6 +68,7 @@ _EXITS = {
     "cancelled": "cancelled",
     "stopped": "stopped",
     "not_started": "not_started",
+    RETURNED: "returned",
 }
 """Reasons an agent may give for an engine's end → the reason that is shown."""
 
@@ -128,6 +129,12 @@ class Reports:
                 return await self._database.write(
                     lambda connection: _record_all(connection, cleaned, now, worker, claims)
                 )
+
+    async def lease(self, claims: Sequence[Claim], now: float) -> tuple[Leased | None, ...]:
+        """Hand queued jobs over as `Jobs.lease` does each, in one transaction that records nothing."""
+        return await self._database.write(
+            lambda connection: settle_claims(connection, Effects(), claims, now)
+        )
 
     async def mark_overlap(self, worker: str, leases: list[int]) -> None:
         """These attempts of a worker ran on while no server was heard: others may have overlapped."""
@@ -384,6 +391,8 @@ def _on_result(batch: _Reported, event: Result) -> None:
 def _on_exit(batch: _Reported, event: Exit) -> None:
     if event.reason not in _EXITS:
         raise ProtocolViolation(f"an engine cannot have ended for {event.reason!r}")
+    if event.reason == RETURNED and batch.held.state == "running":
+        raise ProtocolViolation(f"job {batch.held.id} was given back, though it had begun")
     is_service = batch.held.kind == SERVICE
     if is_service or event.code is not None or event.signal is not None:  # the log's last line says how
         if batch.label is not None:

@@ -109,7 +109,8 @@ CREATE TABLE jobs (
     blocked TEXT NOT NULL DEFAULT '',
     block BIGINT NOT NULL DEFAULT 0,
     fingerprint TEXT NOT NULL DEFAULT '',
-    git TEXT NOT NULL DEFAULT ''
+    git TEXT NOT NULL DEFAULT '',
+    behind BIGINT
 );
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');

@@ -181,11 +181,11 @@ class Agent:
             self._signals = 2
             self._attendance.draining = True  # said first, else what ends here would be handed here again
             self._attendance.say_hello_again("stopping")
-        running = len(self._holdings.running)
+        running = len(self._holdings.begun)
         if self._signals == 1:
             _log.info("draining: takes nothing new, %d jobs to finish", running)
             self._attendance.draining = True
-            self._holdings.end_services()
+            self._holdings.drain()
             if not self._leave_if_done():
                 self._loop.call_later(_SECOND_SIGNAL_S, self._say_draining)
         elif self._signals == 2:

@@ -20,6 +20,7 @@ from .holdings import Holdings
 from .options import Options
 from .orders import Orders
 from .protocol import (
+    AHEAD_MAX,
     SUPPORTED,
     Ack,
     Bye,
@@ -220,6 +221,7 @@ class Attendance:
             hosts=True,
             tunnels=True,
             several=True,
+            ahead=AHEAD_MAX,
         )
 
     def _welcome(self, message: Welcome, sent_at: float, address: Address) -> None:

@@ -9,6 +9,9 @@ from .engines import Ended
 from .protocol import SERVICE, Assign, Exit
 from .reports import LOST_VALUE
 
+RETURNED = "returned"
+"""The reason of an attempt that waited behind another and was given back before it began."""
+
 _WORDS = {
     "cancelled": "cancelled",
     "stopped": "the worker stopped",
@@ -36,6 +39,8 @@ def fate_of(end: Ended) -> Optional[str]:
 
 def exit_of(assign: Assign, reason: Optional[str], otherwise: Exit) -> Exit:
     """How an attempt ended for ``reason``; ``otherwise`` when that is none of the agent's."""
+    if reason == RETURNED:
+        return Exit(otherwise.at, RETURNED, otherwise.message)
     if reason is None or reason not in _WORDS:
         return otherwise
     silence_s = assign.settings.get("silence_timeout_s") or 0.0

@@ -15,8 +15,10 @@ from .cache import Cache
 from .checkout import Checkout
 from .clock import wall_now
 from .engines import Pool
+from .fates import RETURNED
 from .hosting import Hosted
 from .jobs import Attempt
+from .lines import Lines
 from .protocol import (
     IMPORT,
     SERVICE,
@@ -30,6 +32,7 @@ from .protocol import (
     Outcome,
     Proceed,
     ProtocolViolation,
+    Recall,
     Reply,
     Times,
     encode_events,
@@ -43,8 +46,11 @@ from .tally import Tallies
 from .transfer import Claim, TransferFailed
 
 _UPLOAD_AGAIN_S = 5.0
-_ACCEPT_S = 0.02
-"""A job's first report within this time says that it was accepted; else `Accepted` does."""
+_ACCEPT_SHARE = 0.1
+"""A first report within this part of the time for it says that a job was accepted; else `Accepted` does."""
+
+_SOON_S = 0.005
+"""So long the report of a call that has ended waits for that of the next on its slot."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 _log = logging.getLogger("farhand.worker")
@@ -89,7 +95,10 @@ class Holdings:
         self._outbox: Dict[JobKey, Reports] = {}
         self._turns: Deque[JobKey] = deque()
         self._uploads: Set[Tuple[JobKey, str]] = set()
-        self._unconfirmed: Set[JobKey] = set()
+        self._unconfirmed: Dict[JobKey, float] = {}
+        self._confirming = False
+        self._waking = False
+        self.lines = Lines(lambda: self.times.behind_s)
         self.handlers: Dict[Type[Any], Callable[[Any], None]] = {
             Assign: self._assign,
             Cancel: self._cancel,
@@ -99,6 +108,7 @@ class Holdings:
             Proceed: self._proceed,
             Fenced: self._fenced,
             Compare: self._compare,
+            Recall: self._recall,
         }
 
     # ------------------------------------------------------------ what is held
@@ -108,7 +118,8 @@ class Holdings:
         end = Exit(wall_now(), "crashed", "the agent ended and its engines with it")
         for reports in leftovers(self.state.spool, self.state.outgoing):
             reports.reopen(end)
-            self._hold((reports.job, reports.lease), reports)
+            self._outbox[reports.job, reports.lease] = reports
+            self._turns.append((reports.job, reports.lease))
         unsent = {reports.outgoing for reports in self._outbox.values()}
         for path in self.state.outgoing.iterdir():
             if path not in unsent:
@@ -121,8 +132,13 @@ class Holdings:
 
     @property
     def running(self) -> List[HeldJob]:
-        """The attempts whose engine, or service, has not ended."""
+        """The attempts whose engine, or service, has not ended, or not begun."""
         return [attempt for attempt in self._attempts.values() if not attempt.over.is_set()]
+
+    @property
+    def begun(self) -> List[HeldJob]:
+        """Those that do not wait behind another."""
+        return [attempt for attempt in self.running if attempt.begun]
 
     def service(self, job: str, lease: int) -> Optional[Hosted]:
         """The service that is held under a lease, if one is."""
@@ -134,8 +150,10 @@ class Holdings:
         held = self.service(job, lease)
         return None if held is None else await held.listens()
 
-    def end_services(self) -> None:
-        """This worker takes nothing new: its services, which would never end, go elsewhere."""
+    def drain(self) -> None:
+        """This worker takes nothing new: what waits here goes elsewhere, and so do its services, which would
+        never end."""
+        self.lines.give_back("the worker takes nothing new")
         for attempt in self.running:
             if isinstance(attempt, Hosted):
                 attempt.stop("stopped")
@@ -194,9 +212,25 @@ class Holdings:
         if self.session is not None:
             self.session.wake()
 
+    def speaks(self, attempt: HeldJob) -> None:
+        """It may have something to report from now on; what waits behind another has not."""
+        key = (attempt.assign.job, attempt.assign.lease)
+        if key in self._outbox:
+            self._turns.append(key)
+
+    def wake_soon(self) -> None:
+        """There is something to report, and more to come in a moment."""
+        if not self._waking:
+            self._waking = True
+            asyncio.get_running_loop().call_later(_SOON_S, self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._waking = False
+        self.wake()
+
     def attempt_over(self, attempt: HeldJob) -> None:
         """The attempt has no engine any more; its reports are held until they are recorded."""
-        if attempt.assign.kind not in (IMPORT, SERVICE):
+        if attempt.assign.kind not in (IMPORT, SERVICE) and attempt.reports.end[0] != RETURNED:
             self.tallies.ended(attempt.assign.flow, *attempt.reports.end, wall_now())
         self._let_go_if_settled((attempt.assign.job, attempt.assign.lease))
         self._settled()
@@ -215,7 +249,7 @@ class Holdings:
             for digest in reports.wanted:
                 self._upload(key, digest)
             if batch is not None:
-                self._unconfirmed.discard(key)
+                self._unconfirmed.pop(key, None)
                 return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
         return None
 
@@ -270,16 +304,34 @@ class Holdings:
             attempt.reports.delete()
             return  # without an answer the server gives it to another
         self._attempts[key] = attempt
-        self._hold(key, attempt.reports)
-        self._unconfirmed.add(key)
-        asyncio.get_running_loop().call_later(_ACCEPT_S, self._confirm, key)
+        self._outbox[key] = attempt.reports
+        if isinstance(attempt, Hosted):
+            self.speaks(attempt)
+        else:
+            attempt.line_up()
+        loop = asyncio.get_running_loop()
+        self._unconfirmed[key] = loop.time() + self.times.handoff_s * _ACCEPT_SHARE
+        if not self._confirming:
+            self._confirming = True
+            loop.call_at(self._unconfirmed[key], self._confirm)
         _log.info("run %s (%s, lease %d)", message.job, message.flow, message.lease)
         self._background(attempt.run(older))
 
-    def _confirm(self, key: JobKey) -> None:
-        if key in self._unconfirmed:
-            self._unconfirmed.discard(key)
+    def _confirm(self) -> None:
+        """Accept what has not reported in time; one timer is under way at most, whatever their number."""
+        self._confirming = False
+        loop = asyncio.get_running_loop()
+        for key in [key for key, due_at in self._unconfirmed.items() if due_at <= loop.time()]:
+            del self._unconfirmed[key]
             self.send(Accepted(*key))
+        if self._unconfirmed:
+            self._confirming = True
+            loop.call_at(min(self._unconfirmed.values()), self._confirm)
+
+    def _recall(self, message: Recall) -> None:
+        attempt = self._attempts.get((message.job, message.lease))
+        if isinstance(attempt, Attempt):
+            attempt.recall()
 
     def _cancel(self, message: Cancel) -> None:
         attempt = self._attempts.get((message.job, message.lease))
@@ -300,7 +352,8 @@ class Holdings:
         else:
             reports.acknowledge(message.source, message.seq)
         self._let_go_if_settled(key)
-        self.wake()
+        if key in self._outbox:
+            self.wake()
 
     def _reply(self, message: Reply) -> None:
         attempt = self._attempts.get((message.job, message.lease))
@@ -326,10 +379,6 @@ class Holdings:
 
     # ------------------------------------------------------------ inside
 
-    def _hold(self, key: JobKey, reports: Reports) -> None:
-        self._outbox[key] = reports
-        self._turns.append(key)
-
     def _let_go_if_settled(self, key: JobKey) -> None:
         reports = self._outbox.get(key)
         attempt = self._attempts.get(key)
@@ -350,8 +399,9 @@ class Holdings:
 
     def _let_go(self, key: JobKey) -> None:
         reports = self._outbox.pop(key)
-        self._unconfirmed.discard(key)
-        self._turns.remove(key)
+        self._unconfirmed.pop(key, None)
+        if key in self._turns:
+            self._turns.remove(key)
         attempt = self._attempts.get(key)
         if attempt is not None and not attempt.over.is_set():
             self._background(self._forget_when_over(key, attempt))

@@ -52,6 +52,8 @@ _log = logging.getLogger("farhand.worker")
 class Hosted:
     """One start of a service. It has the methods of `Attempt` that its holder calls."""
 
+    begun = True
+
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign
         self.service = _hosting(assign.args)

@@ -12,7 +12,8 @@ from .cache import Cache
 from .checkout import Checkout, Differs
 from .clock import wall_now
 from .engines import Ended, Engine, Key, Pool
-from .fates import exit_of, exit_without, fate_of
+from .fates import RETURNED, exit_of, exit_without, fate_of
+from .lines import Line, Lines
 from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply, Request, Times
 from .reports import Reports
 from .scratch import Scratch
@@ -38,6 +39,7 @@ class Host(Protocol):
     cache: Cache
     pool: Pool
     scratch: Scratch
+    lines: Lines
     cwd: Optional[Path]
     checkout: Optional[Checkout]
     surroundings: Optional[Surroundings]
@@ -48,6 +50,12 @@ class Host(Protocol):
 
     def wake(self) -> None:
         """There is something new to report."""
+
+    def speaks(self, attempt: Any) -> None:
+        """From now on it may have something to report."""
+
+    def wake_soon(self) -> None:
+        """There is something new to report, and more to come in a moment."""
 
     def attempt_over(self, attempt: Any) -> None:
         """The attempt has no engine any more."""
@@ -76,6 +84,10 @@ class Attempt:
 
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign
+        self.begun = False
+        self.blocked = False
+        self._line: Line = host.lines.of(assign)
+        self._turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spool_bytes_max = host.limits.get("spool_bytes", SPOOL_BYTES_MAX)
         self.reports = Reports(
             host.state.spool, host.state.outgoing, assign.job, assign.lease, self._spool_bytes_max
@@ -86,10 +98,11 @@ class Attempt:
         self._loop = asyncio.get_running_loop()
         self._engine: Optional[Engine] = None
         self._ended: asyncio.Future[Optional[Ended]] = self._loop.create_future()
+        self._engine_gone = False
+        self._returned = ""
         self._retire = False
         self._left_in_order = False
         self._said_at = float("-inf")
-        self._blocked = False
         self._stop: Optional[_Stop] = None
         self._fate: Optional[str] = None
         self._bell: Optional[asyncio.TimerHandle] = None
@@ -124,19 +137,10 @@ class Attempt:
         """Everything from the hand-off to the seal; never raises."""
         for older in predecessors:
             await older.over.wait()
-        try:
-            if self._fate is None and self._stop is None:
-                self._preparing = asyncio.ensure_future(self._prepare())
-                engine = await self._preparing
-                end = await self._execute(engine)
-            else:
-                end = self._without_engine("")
-        except NotFetched as error:
-            end = self._without_engine(str(error))
-        except OSError as error:
-            end = self._without_engine(f"this worker cannot prepare it: {error}")
-        except asyncio.CancelledError:
-            end = self._without_engine("")
+        await self._turn
+        self._host.speaks(self)
+        end, trouble = await self._executed()
+        self._line.leave(self, trouble)
         await self._seal(end)
         for timer in self._stop.timers if self._stop else []:
             timer.cancel()
@@ -146,6 +150,45 @@ class Attempt:
         await self._clear_scratch()
         self.over.set()
         self._host.attempt_over(self)
+
+    def line_up(self) -> None:
+        """Wait for its slot, behind those that were handed over for it before."""
+        self._line.join(self)
+
+    def begin(self) -> None:
+        """It is its turn on its slot, or it will have none."""
+        if not self._turn.done():
+            self.begun = self._fate is None and self._stop is None
+            self._turn.set_result(None)
+
+    def give_back(self, why: str) -> None:
+        """It waits behind another and is not to wait any longer."""
+        self._fate, self._returned = self._fate or RETURNED, why
+
+    def recall(self) -> None:
+        """It is wanted elsewhere, unless it has begun."""
+        if not self._turn.done():
+            self.give_back("another slot is free for it")
+            self._line.leave(self)
+
+    async def _executed(self) -> Tuple[Exit, str]:
+        """How it ended, and what that means for those behind it on its slot, if anything."""
+        try:
+            if self._fate is None and self._stop is None:
+                self._preparing = asyncio.ensure_future(self._prepare())
+                engine = await self._preparing
+                end = await self._execute(engine)
+            else:
+                return self._without_engine(self._returned), ""
+            trouble = "the engine of the call before it ended" if self._engine_gone else ""
+            return end, trouble
+        except NotFetched as error:
+            why = str(error)
+        except OSError as error:
+            why = f"this worker cannot prepare it: {error}"
+        except asyncio.CancelledError:
+            why = ""
+        return self._without_engine(why), "the call before it could not begin"
 
     async def _prepare(self) -> Engine:
         engine = self._host.pool.warm(self._key(), self)
@@ -216,6 +259,7 @@ class Attempt:
         if self._bell is not None:
             self._bell.cancel()
         self._engine = None
+        self._engine_gone = end is not None
         if end is None:
             self._left_in_order = not self._retire
             engine.drain_output()
@@ -236,7 +280,10 @@ class Attempt:
     async def _seal(self, end: Exit) -> None:
         stopped = self._stop is not None and self._stop.reason == "stopped"
         await self.reports.seal_at_last(end, keep_result=not stopped)
-        self._host.wake()
+        if self.begun and self._line.busy:
+            self._host.wake_soon()
+        else:
+            self._host.wake()
 
     async def _clear_scratch(self) -> None:
         """Give the job's directory back; what it left may be large, and heartbeats do not wait for it."""
@@ -291,6 +338,8 @@ class Attempt:
             self._engine.channel.send("cancel", reason=reason)
         elif self._preparing is not None:
             self._preparing.cancel()
+        elif not self._turn.done():
+            self._line.leave(self)
 
     def end_now(self, fate: str) -> None:
         """Kill at once, without grace; ``fate`` is why."""
@@ -300,6 +349,8 @@ class Attempt:
                 self._kill()
             elif self._preparing is not None:
                 self._preparing.cancel()
+            elif not self._turn.done():
+                self._line.leave(self)
 
     def fence(self) -> None:
         """The lease is not current: kill at once, and nothing of it is reported any more."""
@@ -324,7 +375,7 @@ class Attempt:
 
     async def _end_when_silent(self, limit_s: float) -> None:
         seen_bytes, silent_since = -1, self._loop.time()
-        while self._blocked or self._loop.time() - max(silent_since, self._said_at) <= limit_s:
+        while self.blocked or self._loop.time() - max(silent_since, self._said_at) <= limit_s:
             await asyncio.sleep(limit_s / _LOOKS_AT_SILENCE)
             written = self.reports.grow()
             if written != seen_bytes:
@@ -369,8 +420,9 @@ class Attempt:
 
     def _on_blocked(self, header: Dict[str, Any]) -> None:
         """Its engine waits for placed calls, or for its slot after that, and has nothing to say meanwhile."""
-        self._blocked = bool(header.get("blocked"))
+        self.blocked = bool(header.get("blocked"))
         self._said_at = self._loop.time()
+        self._line.look()
 
     def _on_bell(self, header: Dict[str, Any]) -> None:
         urgent = bool(header.get("urgent"))

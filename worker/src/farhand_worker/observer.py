@@ -79,5 +79,5 @@ class Observer:
     def _running(self) -> list[Running]:
         return [
             Running(a.assign.job, a.assign.run, a.assign.flow, a.assign.kind, a.reports.started_at)
-            for a in self._holdings.running
+            for a in self._holdings.begun
         ]

@@ -46,6 +46,8 @@ class Orders:
 
     def _set(self, order: Set) -> None:
         if order.parallel is not None:
+            if order.parallel < self.parallel:
+                self._holdings.lines.give_back("the worker has fewer slots now")
             self.parallel = order.parallel
             self._pool.idle_max = max(1, order.parallel)
             _log.info("has %s from now on", counted(order.parallel, "slot"))
@@ -54,7 +56,7 @@ class Orders:
             self.draining, self._said = order.draining, False
             _log.info("told to take %s", "nothing new" if order.draining else "work again")
             if order.draining:
-                self._holdings.end_services()
+                self._holdings.drain()
             self._look()
 
     def _probed(self, _: Probe) -> None:

@@ -16,6 +16,9 @@ The order of a session
 4.  `Assign` hands over one attempt of a job, with its lease. The agent answers `Accepted`, or with
     the first `Event` of that lease, within ``handoff_s`` or the server closes the session. A `Cancel`
     never overtakes its `Assign`.
+    An assign may say that it waits ``behind`` another: it begins when all that were handed over before it
+    for that slot have ended, or is given back before, by an `Exit` of reason ``returned``. `Recall` asks
+    for that.
 5.  Reports travel in `Event` frames, numbered from 1 per (job, lease, source). The server answers
     `Ack` only after the commit that holds them. What is recorded already is acknowledged whatever
     the lease is now; anything else under a lease that is not current is answered by `Fenced`, and
@@ -76,6 +79,7 @@ from .frames import (
 )
 from .limits import (
     AGENT,
+    AHEAD_MAX,
     BATCH_BYTES,
     CUDA_MASK,
     ENGINE,
@@ -115,6 +119,7 @@ from .to_worker import (
     Outcome,
     Probe,
     Proceed,
+    Recall,
     Refused,
     Reply,
     Resume,
@@ -125,6 +130,7 @@ from .to_worker import (
 
 __all__ = [
     "AGENT",
+    "AHEAD_MAX",
     "BATCH_BYTES",
     "CUDA_MASK",
     "ENGINE",
@@ -170,6 +176,7 @@ __all__ = [
     "Proceed",
     "Progress",
     "ProtocolViolation",
+    "Recall",
     "Refused",
     "Reply",
     "Request",

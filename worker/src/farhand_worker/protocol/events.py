@@ -230,8 +230,8 @@ class Result:
 class Exit:
     """The engine ended without a result, or a service ended.
 
-    ``reason``: crashed, timeout, silence, cancelled, stopped, not_started. ``tail`` is the end of a service's
-    output.
+    ``reason``: crashed, timeout, silence, cancelled, stopped, not_started, or returned (it waited behind
+    another and had not begun). ``tail`` is the end of a service's output.
     """
 
     kind: ClassVar[str] = "exit"

@@ -42,6 +42,7 @@ MESSAGES: Dict[str, Type[Any]] = {
         to_worker.Reply,
         to_worker.Outcome,
         to_worker.Proceed,
+        to_worker.Recall,
         to_worker.Fenced,
         to_worker.Set,
         to_worker.Probe,

@@ -19,6 +19,9 @@ INLINE_BYTES_MAX = 64 * 1024
 BATCH_BYTES = 64 * 1024
 """An agent closes a batch of events at this size (one event may be larger)."""
 
+AHEAD_MAX = 16
+"""So many calls wait on one slot behind the one that runs, at most."""
+
 SPOOL_BYTES_MAX = 256 * 1024 * 1024
 """Unacknowledged bytes a job may hold; beyond them log lines are dropped and counted."""
 
@@ -52,7 +55,10 @@ class ProtocolViolation(Exception):
 
 @dataclass(frozen=True)
 class Times:
-    """The clockwork both sides share; the server's settings, sent in `Welcome`."""
+    """The clockwork both sides share; the server's settings, sent in `Welcome`.
+
+    ``behind_s`` is how long the one that has a slot may take before those that wait behind it are given back.
+    """
 
     heartbeat_s: float = 3.0
     lease_s: float = 15.0
@@ -62,7 +68,9 @@ class Times:
     handoff_s: float = 5.0
     grace_s: float = 10.0
     lost_s: float = 5.0
+    behind_s: float = 0.1
 
     def scaled(self, factor: float) -> Times:
-        """The same clockwork, faster (factor < 1); fault tests run at a tenth."""
-        return Times(**{f.name: getattr(self, f.name) * factor for f in fields(self)})
+        """The same clockwork, faster (factor < 1), but for ``behind_s``; fault tests run at a tenth."""
+        faster = {f.name: getattr(self, f.name) * factor for f in fields(self)}
+        return Times(**{**faster, "behind_s": self.behind_s})

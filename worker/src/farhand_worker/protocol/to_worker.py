@@ -70,6 +70,8 @@ class Assign:
     ``cpus`` is how many cores the job was given, which its libraries are told before the engine starts.
     ``devices`` are the GPUs that the engine is to see, by their names in the worker's `Inventory`; none when
     empty, those that the agent sees itself when None.
+    ``behind``: it shares a slot, the one that was taken under this lease, with those that were handed over
+    for it before, and begins after them. It waits no longer than ``behind_s`` for any of these to end.
     """
 
     type: ClassVar[str] = "assign"
@@ -90,6 +92,7 @@ class Assign:
     fingerprint: str = ""
     cpus: Optional[int] = None
     devices: Optional[List[str]] = None
+    behind: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,15 @@ class Cancel:
     job: str
     lease: int
     reason: str = "cancelled"
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Give a call back that waits behind another. Nothing follows for one that has begun."""
+
+    type: ClassVar[str] = "recall"
+    job: str
+    lease: int
 
 
 @dataclass(frozen=True)

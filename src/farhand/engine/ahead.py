@@ -1,0 +1,200 @@
+"""Which calls are handed over to wait on a slot behind another, so that none waits for a word in between.
+
+A short run of like calls shares one slot of a worker: the same function of the same code with the same ask
+and settings, which has been seen to take little time. Each has its own lease. Nothing is sent ahead while a
+slot is free elsewhere, and no slot is sent more than its share of what waits: the last ones of many are
+spread as widely as if each had been handed over by itself. What waits is asked back once another slot has had
+nothing to do for a moment; the worker gives it back by itself when the one before takes long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from farhand_worker import protocol
+
+from ..lifecycle import RETURNED
+from ..model import Job
+from .fitness import Fitness
+from .fleet import ONLINE, Fleet, Holding, Member
+from .queue import Lane, Queue
+
+SHORT_S = 0.02
+"""A call that takes no longer than this may wait behind its like, and have its like wait behind it."""
+
+TOGETHER_S = 0.1
+"""What is handed over for one slot takes no longer than this, as far as it is known."""
+
+RECALL_AFTER_S = 0.02
+"""So long a slot is free before what waits behind another is asked back for it."""
+
+_LEAST_S = 0.001
+_UNKNOWN_S = 1.0
+_KINDS_MAX = 1000
+_MOST_AT_FIRST = protocol.AHEAD_MAX // 2
+_SHARES = 2
+"""A slot is sent at most this part of its share of what waits: half of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What has been seen of calls of one kind: how long they take, and how many may wait for one.
+
+    That is one more after each that was not held up, and half as many after one that was.
+    """
+
+    took_s: float | None = None
+    most: int = _MOST_AT_FIRST
+
+    def took(self, seconds: float) -> Seen:
+        """One has ended: the longest counts at once, and is forgotten by halves."""
+        before_s = seconds if self.took_s is None else self.took_s
+        return Seen(max(seconds, (before_s + seconds) / 2), min(self.most + 1, protocol.AHEAD_MAX))
+
+    def given_back(self) -> Seen:
+        """One waited too long."""
+        return replace(self, most=self.most // 2)
+
+    @property
+    def room(self) -> int:
+        """How many may wait behind one."""
+        if self.took_s is None or self.took_s > SHORT_S:
+            return 0
+        return min(self.most, int(TOGETHER_S / max(self.took_s, _LEAST_S)))
+
+
+def _took_s(events: list[Any]) -> float:
+    """How long user code ran. One whose start was reported before its end took long."""
+    start, end = events[0], events[-1]
+    if type(end) is protocol.Result and type(start) is protocol.Started:
+        return max(0.0, end.at - start.at)
+    return _UNKNOWN_S
+
+
+def _kind(job: Job) -> tuple[str, str]:
+    return job.bundle, job.entry
+
+
+class Ahead:
+    """Knows how long calls take, and says how many may go ahead."""
+
+    def __init__(self, fleet: Fleet, queue: Queue, fitness: Fitness) -> None:
+        self._fleet = fleet
+        self._queue = queue
+        self._fitness = fitness
+        self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
+
+    def note(self, ended: Iterable[tuple[Holding, list[Any]]]) -> None:
+        """Attempts have ended with these events, which came together."""
+        held_up = dict[tuple[str, str], Job]()
+        for holding, events in ended:
+            job, end = holding.job, events[-1]
+            if job.kind != "call":
+                continue
+            if type(end) is protocol.Exit and end.reason == RETURNED:
+                if not holding.recalled:
+                    held_up[_kind(job)] = job
+                continue
+            self._seen[_kind(job)] = self._of(job).took(_took_s(events))
+            self._seen.move_to_end(_kind(job))
+        for kind, job in held_up.items():
+            self._seen[kind] = self._of(job).given_back()
+        while len(self._seen) > _KINDS_MAX:
+            self._seen.popitem(last=False)
+
+    def _of(self, job: Job) -> Seen:
+        return self._seen.get(_kind(job), Seen())
+
+    def room(self, job: Job, member: Member) -> int:
+        """How many like ``job`` may wait on one slot of a worker, behind the one that runs."""
+        if not member.ahead or not is_plain(job) or not takes_work(member) or member.reserved is not None:
+            return 0
+        return min(member.ahead, self._of(job).room)
+
+    def share(self, job: Job, lane: Lane) -> int:
+        """How many of those that wait with ``job`` one slot may be sent."""
+        slots = sum(m.parallel for m in self._fleet.able(job.ask) if m.state == ONLINE and not m.draining)
+        parts = _SHARES * max(1, slots)
+        return self._queue.size_of(lane, parts * protocol.AHEAD_MAX) // parts
+
+    def take(self, like: Job, lane: Lane, count: int) -> list[Job]:
+        """The first of a lane that are like a job, off the queue."""
+        found: list[Job] = []
+        while len(found) < count:
+            head = self._queue.head(lane)
+            if head is None or not are_alike(head, like):
+                break
+            self._queue.take(head)
+            found.append(head)
+        return found
+
+    def next_for(self, member: Member, like: Job) -> Lane | None:
+        """The lane of what a worker would get next, if that is like ``job``: nothing is passed over."""
+        for _, lane in sorted(self._queue.lanes()):
+            head = self._queue.head(lane)
+            if head is None or member not in self._fleet.able(head.ask):
+                continue
+            fits = are_alike(head, like) and self._fitness.against(head, member) is None
+            return lane if fits else None
+        return None
+
+
+class Recalls:
+    """Asks back what waits behind another, once a slot that could take it has been free for a moment."""
+
+    def __init__(self, fleet: Fleet, holding_back: Callable[[], bool]) -> None:
+        self._fleet = fleet
+        self._holding_back = holding_back
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """Slots may be free, and nothing in the queue is for them."""
+        if self._fleet.running_ahead and self._timer is None and self._idle():
+            self._timer = asyncio.get_running_loop().call_later(RECALL_AFTER_S, self._recall)
+
+    def _idle(self) -> list[Member]:
+        return [member for member in self._fleet if takes_work(member) and member.candidate.room > 0]
+
+    def _recall(self) -> None:
+        """Ask the later half of what waits on each slot back, as far as there are free ones for it."""
+        self._timer = None
+        idle = [] if self._holding_back() else self._idle()
+        free = sum(member.candidate.room for member in idle)
+        for member in list(self._fleet.running_ahead):
+            for waiting in member.waiting:
+                able = self._fleet.able(waiting[0].job.ask)
+                if free > 0 and any(other in able for other in idle):
+                    free -= _ask_back(member, waiting[len(waiting) // 2 :])
+        self.look()
+
+
+def _ask_back(member: Member, waiting: list[Holding]) -> int:
+    """How many were asked back, now or before."""
+    for holding in waiting:
+        if not holding.recalled and member.link is not None:
+            holding.recalled = True
+            member.link.send(protocol.Recall(holding.job.id, holding.lease))
+    return len(waiting)
+
+
+def takes_work(member: Member) -> bool:
+    """Whether a worker is there and takes what is new."""
+    return member.state == ONLINE and member.link is not None and not member.draining
+
+
+def is_plain(job: Job) -> bool:
+    """Whether a call may share a slot: it comes for the first time, and needs neither a GPU nor an engine of
+    its own."""
+    return job.kind == "call" and not (job.attempt or job.ask.gpus or job.settings.isolated)
+
+
+def are_alike(job: Job, other: Job) -> bool:
+    """Whether two calls are of the same function, code and size, so that one engine takes both."""
+    return is_plain(job) and (
+        (job.entry, job.bundle, job.fingerprint, job.ask, job.settings)
+        == (other.entry, other.bundle, other.fingerprint, other.ask, other.settings)
+    )
