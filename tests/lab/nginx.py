@@ -18,6 +18,8 @@ from tests.optional import need
 
 PAGE = Path(__file__).parents[2] / "docs" / "proxy.md"
 NAME = "localhost"
+SERVICES = "apps.example.test"
+"""The domain below which services have hosts of their own, in the second block that the page speaks of."""
 
 _AROUND = """
 {user}
@@ -44,6 +46,13 @@ def documented_block() -> str:
     return found[1]
 
 
+def _for_services(block: str) -> str:
+    """The second block: another name, and the same lines for all of the path."""
+    second = block[block.index("server {") :]
+    second = second.replace(f"server_name {NAME}", f"server_name *.{SERVICES}")
+    return second.replace("location /farhand/ {", "location / {")
+
+
 class Nginx:
     """nginx before the server that listens on ``upstream``."""
 
@@ -64,6 +73,7 @@ class Nginx:
         ):
             assert block.count(documented) == 1, f"the documented block has no {documented!r}"
             block = block.replace(documented, here)
+        block += _for_services(block)
         user = "user root;" if os.getuid() == 0 else ""
         (directory / "nginx.conf").write_text(_AROUND.format(user=user, directory=directory, block=block))
 
@@ -95,11 +105,14 @@ class Nginx:
 
 
 @contextlib.contextmanager
-def behind_nginx(deployment: Deployment) -> Iterator[Nginx]:
-    """Start a server as docs/proxy.md does, and the nginx of that page before it; both end with this."""
+def behind_nginx(deployment: Deployment, name: str = NAME) -> Iterator[Nginx]:
+    """Start a server as docs/proxy.md does, and the nginx of that page before it; both end with this.
+
+    ``name`` is what the server is told to be called.
+    """
     need("nginx")
     nginx = Nginx(deployment.directory / "nginx", deployment.port, free_port())
-    options = ["--base-path", "/farhand", "--public-host", NAME, "--trusted-proxy", "127.0.0.1"]
+    options = ["--base-path", "/farhand", "--public-host", name, "--trusted-proxy", "127.0.0.1"]
     deployment.server.arguments += options
     try:
         deployment.start()

@@ -19,8 +19,9 @@ from websockets.typing import Subprotocol
 
 from tests.harness.deployment import Deployment
 from tests.harness.kept import Kept
-from tests.lab.nginx import Nginx, behind_nginx
+from tests.lab.nginx import SERVICES, Nginx, behind_nginx
 
+NAMED = "flows.example.test"
 MEGABYTE = 1024 * 1024
 PIECES = 20
 
@@ -31,8 +32,11 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deploymen
     kept = Kept(tmp_path_factory.mktemp("behind"))
     kept.add("web", program="pages.py", device="near", health="/health")
     kept.add("talk", "websockets", program="pages.py", device="near", health=None)
-    deployment = kept.deployment = Deployment(kept.directory, project=kept.project, parallel=1)
-    with behind_nginx(deployment) as nginx, pytest.MonkeyPatch.context() as patch:
+    settings = {"FARHAND_SERVICES_HOST": SERVICES}
+    deployment = kept.deployment = Deployment(
+        kept.directory, project=kept.project, parallel=1, settings=settings
+    )
+    with behind_nginx(deployment, NAMED) as nginx, pytest.MonkeyPatch.context() as patch:
         patch.delenv("SSL_CERT_DIR", raising=False)
         patch.setenv("SSL_CERT_FILE", str(nginx.certificate))
         deployment.worker("box", "near", parallel=1, url=nginx.url)
@@ -109,3 +113,25 @@ def test_a_browser_is_led_to_the_page_below_the_base_path(
         assert page.status_code == 200
         assert str(page.url).startswith(f"{nginx.url}/services/web/~")
         assert "<title>page</title>" in page.text
+
+
+def test_a_browser_is_led_to_the_host_of_a_service_which_has_no_base_path(
+    behind: tuple[Deployment, Nginx], trust: ssl.SSLContext
+) -> None:
+    deployment, nginx = behind
+    console, here = f"{NAMED}:{nginx.port}", f"web.{SERVICES}:{nginx.port}"
+    path = deployment.post("/signin-links", {"role": "admin"})["path"]
+    with httpx2.Client(verify=trust, trust_env=False, timeout=20) as browser:
+        browser.headers["Host"] = console
+        browser.get(f"{nginx.url}/{path}")
+        away = httpx2.URL(browser.get(f"{nginx.url}/services/web/deep?x=1").headers["location"])
+        assert (away.scheme, away.netloc.decode()) == ("https", here)
+        browser.headers["Host"] = here
+        let_in = browser.get(f"https://localhost:{nginx.port}{away.raw_path.decode()}")
+        assert let_in.headers["location"] == f"https://{here}/deep?x=1"
+        assert "Secure" in let_in.headers["set-cookie"]
+        found = browser.get(f"https://localhost:{nginx.port}/farhand/deep?x=1").json()
+        assert found["target"] == "/farhand/deep?x=1"
+        headers = found["headers"]
+        assert (headers["host"], headers["x-forwarded-proto"]) == (here, "https")
+        assert "x-forwarded-prefix" not in headers
