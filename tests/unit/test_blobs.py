@@ -159,7 +159,7 @@ async def test_large_pieces_are_written_of_small_ones_and_what_a_broken_sender_b
 ) -> None:
     monkeypatch.setattr(landing_module, "PIECE_BYTES", 4)
     pieces = [piece async for piece in landing_module.gathered(in_pieces(b"ab", b"", b"cde", b"f"))]
-    assert pieces == [b"abcde", b"f"]
+    assert pieces == [[b"ab", b"", b"cde"], [b"f"]]
 
     async def broken() -> AsyncIterator[bytes]:
         yield CONTENT[:3]
@@ -222,3 +222,11 @@ async def test_a_large_blob_is_written_as_it_comes(blobs: Blobs, monkeypatch: py
         CONTENT
     )
     assert blobs.path(DIGEST).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("size", [1, 300_000])
+async def test_chunks_of_any_size_are_kept_in_their_order(blobs: Blobs, size: int) -> None:
+    content = bytes(range(256)) * (size // 4 + 1)
+    chunks = [content[start : start + size] for start in range(0, len(content), size)]
+    assert await blobs.write(in_pieces(*chunks), digest_of(content)) == len(content)
+    assert blobs.path(digest_of(content)).read_bytes() == content

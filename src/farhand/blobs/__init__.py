@@ -65,14 +65,14 @@ class Blobs:
         digest = digest_of(content)
         place = self._place(digest)
         if not _rejuvenate(place):
-            land(place, (content,), digest)
+            land(place, [(content,)], digest)
         return digest
 
     async def write(self, chunks: AsyncIterable[bytes], digest: str) -> int:
         """Keep a blob that arrives in pieces; returns its size. Raises `DigestMismatch`."""
         place = self._place(digest)
         pieces = gathered(chunks)
-        first: list[bytes] = []
+        first: list[list[bytes]] = []
         async for piece in pieces:
             first.append(piece)
             if len(first) > _PIECES_AT_ONCE:
@@ -82,8 +82,8 @@ class Blobs:
         with await asyncio.to_thread(Landing, place) as landing:
             for piece in first:
                 await asyncio.to_thread(landing.write, piece)
-            async for chunk in pieces:
-                await asyncio.to_thread(landing.write, chunk)
+            async for piece in pieces:
+                await asyncio.to_thread(landing.write, piece)
             await asyncio.to_thread(landing.settle, digest)
             return landing.size
 
@@ -93,7 +93,7 @@ class Blobs:
         if _rejuvenate(place) or not path.exists():
             return
         with path.open("rb") as file:
-            land(place, iter(lambda: file.read(PIECE_BYTES), b""), digest)
+            land(place, iter(lambda: (file.read(PIECE_BYTES),), (b"",)), digest)
 
     def write_probe(self) -> dict[str, str]:
         """Where the blobs lie, and a new nonce that is written there: who reads it sees this directory.

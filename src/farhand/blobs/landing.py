@@ -6,18 +6,21 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 from ..errors import DigestMismatch
 
 PIECE_BYTES = 1024 * 1024
+_CHUNKS_APART_MAX = 16
 
 _sync = getattr(os, "fdatasync", os.fsync)  # macOS has only the latter
 
 
-async def gathered(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-    """The same bytes in large pieces, since each is written by a thread; also what came before an error."""
+async def gathered(chunks: AsyncIterable[bytes]) -> AsyncIterator[list[bytes]]:
+    """The same chunks, many at a time, since they are written by a thread; also what came before an error."""
     held: list[bytes] = []
     size = 0
     try:
@@ -25,14 +28,26 @@ async def gathered(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
             held.append(chunk)
             size += len(chunk)
             if size >= PIECE_BYTES:
-                yield b"".join(held)
+                yield held
                 held, size = [], 0
     except Exception:  # a connection that broke: what it has brought is to be kept
         if held:
-            yield b"".join(held)
+            yield held
         raise
     if held:
-        yield b"".join(held)
+        yield held
+
+
+def write_all(file: FileIO, chunks: Sequence[bytes], found: Any) -> int:
+    """Write chunks and add them to a hash; how many bytes they were. Small ones are put together first."""
+    if len(chunks) > _CHUNKS_APART_MAX:
+        chunks = (b"".join(chunks),)
+    for chunk in chunks:
+        found.update(chunk)
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[file.write(rest) :]
+    return sum(map(len, chunks))
 
 
 class Landing:
@@ -55,13 +70,9 @@ class Landing:
         finally:
             self._path.unlink(missing_ok=True)
 
-    def write(self, chunk: bytes) -> None:
+    def write(self, chunks: Sequence[bytes]) -> None:
         """Add what came next."""
-        self._hash.update(chunk)
-        self.size += len(chunk)
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[self._file.write(rest) :]
+        self.size += write_all(self._file, chunks, self._hash)
 
     def settle(self, digest: str) -> None:
         """Make it the blob, on disk when this returns. Raises `DigestMismatch`."""
@@ -69,11 +80,11 @@ class Landing:
         settle(self._file.fileno(), self._path, self._place)
 
 
-def land(place: Path, chunks: Iterable[bytes], digest: str) -> int:
+def land(place: Path, pieces: Iterable[Sequence[bytes]], digest: str) -> int:
     """Keep a blob that is here already, in pieces; returns its size. Raises `DigestMismatch`."""
     with Landing(place) as landing:
-        for chunk in chunks:
-            landing.write(chunk)
+        for piece in pieces:
+            landing.write(piece)
         landing.settle(digest)
         return landing.size
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterable, Callable, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from ..errors import Conflict
-from .landing import PIECE_BYTES, check, gathered, make_directory, settle
+from .landing import PIECE_BYTES, check, gathered, make_directory, settle, write_all
 
 _HASHES_MAX = 256
 """Unfinished blobs whose digest so far is remembered; that of any other is found by reading it again."""
@@ -53,8 +53,8 @@ class Parts:
         try:
             make_directory(path.parent)
             with path.open("ab", buffering=0) as file:
-                async for chunk in gathered(chunks):
-                    await asyncio.to_thread(self._add, path, file, chunk)
+                async for piece in gathered(chunks):
+                    await asyncio.to_thread(self._add, path, file, piece)
             return self.received(digest, sender)
         finally:
             self._busy.discard(path)
@@ -63,16 +63,13 @@ class Parts:
         """Make the blob of what has arrived. Raises `DigestMismatch`; then nothing of it is left."""
         await asyncio.to_thread(self._settle, self._path(digest, sender), digest)
 
-    def _add(self, path: Path, file: FileIO, chunk: bytes) -> None:
+    def _add(self, path: Path, file: FileIO, chunks: Sequence[bytes]) -> None:
         """Write what came next, and go on with the digest of what came before where that is known."""
         begin = os.fstat(file.fileno()).st_size
         size, found = self._hashes.pop(path, (0, hashlib.sha256()))
-        rest = memoryview(chunk)
-        while rest:
-            rest = rest[file.write(rest) :]
+        added = write_all(file, chunks, found)
         if size == begin:
-            found.update(chunk)
-            self._hashes[path] = begin + len(chunk), found
+            self._hashes[path] = begin + added, found
             while len(self._hashes) > _HASHES_MAX:
                 self._hashes.pop(next(iter(self._hashes)))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from farhand_worker.address import Address
 from farhand_worker.transfer import PART_BYTES, Claim, Corrupt, Transfer, TransferFailed
+from tests.harness.certificates import self_signed
 
 CONTENT = bytes(range(256)) * 4096 * 9  # 9 MiB and a little: three parts
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -27,8 +29,10 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        if context is not None:
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.content = CONTENT
         self.breaks_after: list[int] = []
         self.received = b""
@@ -94,15 +98,23 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    running = Server()
+@contextmanager
+def running_server(context: ssl.SSLContext | None = None) -> Iterator[Server]:
+    running = Server(context)
     thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield running
-    running.shutdown()
-    running.server_close()
-    thread.join()
+    try:
+        yield running
+    finally:
+        running.shutdown()
+        running.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running_server() as running:
+        yield running
 
 
 @pytest.fixture
@@ -180,3 +192,32 @@ def test_a_thread_keeps_its_connection_and_opens_another_when_that_was_closed(
 def test_a_file_that_is_gone_is_said_as_that(transfer: Transfer, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         transfer.put(DIGEST, tmp_path / "none", CLAIM)
+
+
+def test_files_go_and_come_encrypted_too(tmp_path: Path) -> None:
+    certificate, key, pin = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    source = tmp_path / "saved"
+    source.write_bytes(CONTENT)
+    with running_server(context) as server:
+        transfer = Transfer("a-token", Address(True, "127.0.0.1", server.server_port, ""), pin)
+        transfer.put(DIGEST, source, CLAIM)
+        assert server.received == CONTENT
+        get(transfer, tmp_path / "blob")
+        assert (tmp_path / "blob").read_bytes() == CONTENT
+        transfer.close()
+
+
+def test_a_file_that_became_shorter_is_not_sent_as_another(
+    server: Server, transfer: Transfer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+
+    class Longer:
+        st_size = 9
+
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: Longer())
+    with pytest.raises(FileNotFoundError, match="shorter"):
+        transfer.put(DIGEST, source, CLAIM)

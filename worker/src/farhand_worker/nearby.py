@@ -113,7 +113,8 @@ class Nearby:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 size = _copy(source, fd)
-                os.fsync(fd)  # of another machine's file the server cannot see what has not left it
+                if self._shared is not None:  # what has not left another machine the server cannot sync
+                    os.fsync(fd)
             finally:
                 os.close(fd)
         except OSError as error:

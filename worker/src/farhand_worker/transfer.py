@@ -12,7 +12,7 @@ import os
 import ssl
 import threading
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import __version__
 from .address import Address
@@ -23,7 +23,9 @@ _ARTIFACTS = "/api/v1/artifacts/"
 PART_BYTES = 4 * 1024 * 1024
 """What is larger is sent in parts of this size."""
 
-_CHUNK_BYTES = 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
+"""What is read at a time: it stays in the processor's cache until it is hashed and written."""
+
 _TIMEOUT_S = 30.0
 SESSION_HEADER = "Farhand-Session"
 """An instance and its session key: with it a token that has expired since is still good."""
@@ -31,9 +33,6 @@ SESSION_HEADER = "Farhand-Session"
 _ANSWERS_BYTES_MAX = 64 * 1024
 _LATER = frozenset({408, 409, 425, 429})
 _OK = frozenset({200, 201, 202, 204, 206})
-
-Body = Callable[[], Optional[Iterator[bytes]]]
-"""Makes the body of a request, and makes it anew should it have to be sent again."""
 
 
 class Claim(NamedTuple):
@@ -45,6 +44,45 @@ class Claim(NamedTuple):
     def headers(self) -> Dict[str, str]:
         """As a request says it."""
         return {"Farhand-Job": self.job, "Farhand-Lease": str(self.lease)}
+
+
+class Part(NamedTuple):
+    """The bytes of a file that are the body of a request; it can be sent again."""
+
+    source: Path
+    start: int
+    end: int
+
+    def send(self, connection: http.client.HTTPConnection) -> None:
+        """Send them after the head: within the kernel, where nothing has to be encrypted.
+
+        Raises `_Unreadable` for the file, and other OSErrors for the connection.
+        """
+        try:
+            file = self.source.open("rb", buffering=0)
+        except OSError as error:
+            raise _Unreadable(error) from error
+        with file:
+            if isinstance(connection.sock, ssl.SSLSocket):
+                sent = self._send_read(file, connection.sock)
+            else:
+                sent = connection.sock.sendfile(file, self.start, self.end - self.start)
+        if sent != self.end - self.start:
+            raise _Unreadable(FileNotFoundError(f"{self.source} is shorter than it was"))
+
+    def _send_read(self, file: Any, sock: ssl.SSLSocket) -> int:
+        file.seek(self.start)
+        at = self.start
+        while at < self.end:
+            try:
+                piece = file.read(min(_CHUNK_BYTES, self.end - at))
+            except OSError as error:
+                raise _Unreadable(error) from error
+            if not piece:
+                break
+            sock.sendall(piece)
+            at += len(piece)
+        return at - self.start
 
 
 class TransferFailed(Exception):
@@ -119,7 +157,7 @@ class Transfer:
             arrived.append(_receive(response, partial))
 
         try:
-            self._exchange("GET", path, headers, _nothing, receive)
+            self._exchange("GET", path, headers, None, receive)
         except TransferFailed as error:
             if error.status != 416:
                 raise
@@ -141,7 +179,7 @@ class Transfer:
         It answers every few seconds while it reads a large one.
         """
         headers = {**claim.headers(), "Farhand-Laid": f"{token} {size}", "Content-Length": "0"}
-        while self._answer("PUT", _ARTIFACTS + digest, headers, _nothing)[0] == 202:
+        while self._answer("PUT", _ARTIFACTS + digest, headers)[0] == 202:
             pass
 
     def put(self, digest: str, source: Path, claim: Claim) -> None:
@@ -160,7 +198,7 @@ class Transfer:
 
     def _put_parts(self, path: str, source: Path, size: int, claim: Claim) -> None:
         headers = {**claim.headers(), "Content-Range": f"bytes */{size}", "Content-Length": "0"}
-        status, answer = self._answer("PUT", path, headers, _nothing)
+        status, answer = self._answer("PUT", path, headers)
         while status == 202:
             start = int(answer["received"])
             end = min(start + PART_BYTES, size)
@@ -170,7 +208,7 @@ class Transfer:
     def has(self, digest: str, claim: Claim) -> bool:
         """Whether the server holds ``digest``. Raises `TransferFailed` when it does not say."""
         try:
-            self._answer("HEAD", _ARTIFACTS + digest, claim.headers(), _nothing)
+            self._answer("HEAD", _ARTIFACTS + digest, claim.headers())
         except TransferFailed as error:
             if error.status == 404:
                 return False
@@ -188,10 +226,10 @@ class Transfer:
         self, path: str, source: Path, start: int, end: int, headers: Dict[str, str]
     ) -> Tuple[int, Dict[str, Any]]:
         length = {"Content-Length": str(end - start), "Content-Type": "application/octet-stream"}
-        return self._answer("PUT", path, {**headers, **length}, lambda: _pieces(source, start, end))
+        return self._answer("PUT", path, {**headers, **length}, Part(source, start, end))
 
     def _answer(
-        self, method: str, path: str, headers: Dict[str, str], body: Body
+        self, method: str, path: str, headers: Dict[str, str], body: Optional[Part] = None
     ) -> Tuple[int, Dict[str, Any]]:
         answers: List[Tuple[int, bytes]] = []
 
@@ -210,7 +248,7 @@ class Transfer:
         method: str,
         path: str,
         headers: Dict[str, str],
-        body: Body,
+        body: Optional[Part],
         consume: Callable[[http.client.HTTPResponse], object],
     ) -> None:
         every = {"Authorization": f"Bearer {self._token}", "User-Agent": f"farhand-worker/{__version__}"}
@@ -247,7 +285,9 @@ class Transfer:
         )
         return (self._trust if own else self._trust_apart).context(address)
 
-    def _asked(self, method: str, path: str, headers: Dict[str, str], body: Body) -> http.client.HTTPResponse:
+    def _asked(
+        self, method: str, path: str, headers: Dict[str, str], body: Optional[Part]
+    ) -> http.client.HTTPResponse:
         """The beginning of an answer. A kept connection that turns out to be closed is opened once more."""
         address = self._way(path)
         kept = self._kept.__dict__.setdefault("connections", {})
@@ -256,7 +296,9 @@ class Transfer:
         if connection is None or not old:
             connection = kept[address] = self._opened(address)
         try:
-            connection.request(method, address.base + path, body(), headers)
+            connection.request(method, address.base + path, None, headers)
+            if body is not None:
+                body.send(connection)
             return connection.getresponse()
         except (ConnectionError, http.client.RemoteDisconnected):
             if not old:
@@ -279,24 +321,6 @@ class _Unreadable(OSError):
     def __init__(self, reason: OSError) -> None:
         super().__init__(str(reason))
         self.reason = reason
-
-
-def _nothing() -> None:
-    """No body."""
-
-
-def _pieces(source: Path, start: int, end: int) -> Iterator[bytes]:
-    try:
-        with source.open("rb") as file:
-            file.seek(start)
-            while start < end:
-                piece = file.read(min(_CHUNK_BYTES, end - start))
-                if not piece:
-                    raise FileNotFoundError(f"{source} is shorter than it was")
-                start += len(piece)
-                yield piece
-    except OSError as error:
-        raise _Unreadable(error) from error
 
 
 def _receive(response: http.client.HTTPResponse, partial: Path) -> str:
