@@ -240,14 +240,15 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_stream_costs_a_repetition(
 
 
 @pytest.mark.fault("4.34")
-def test_a_server_that_is_killed_in_the_middle_of_a_stream_costs_nothing(
-    here: Deployment, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_server_that_ends_in_the_middle_of_a_stream_costs_nothing(
+    here: Deployment, tmp_path: Path, number: int
 ) -> None:
     story = begun_along(here, tmp_path, fit=ON_ONE, watch=ON_TWO)
-    here.server.kill()
+    here.server.send(number)
+    here.server.wait()
     story.let_go()
-    here.server.start()
-    here.wait_until_ready()
+    here.restart()
     story.finish()
     assert (len(story.fits()), len(story.readers())) == (1, 1)
     assert story.values_of(story.readers()[0]) == [0, 1, 2]

@@ -14,7 +14,7 @@ DOCUMENT = {
     "inputs": ["lr", {"name": "unused"}],
     "nodes": [
         {"id": "a", "type": "python", "requires": ["lr"], "provides": ["x", {"name": "y", "stream": True}]},
-        {"id": "b", "type": "python", "requires": ["x", "y"], "provides": ["z"]},
+        {"id": "b", "type": "python", "requires": ["x", {"name": "y", "stream": True}], "provides": ["z"]},
         {"id": "c", "type": "python", "requires": ["z", "x"]},
     ],
 }

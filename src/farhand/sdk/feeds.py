@@ -15,7 +15,8 @@ from . import encoding, events
 from .context import Frame, Run, current
 from .futures import Future
 from .interrupts import uninterrupted
-from .streams import BROKEN, ENDED, WAIT_S, Listed, Pages, Stream
+from .questions import REFUSED
+from .streams import BROKEN, ENDED, WAIT_S, Listed, Pages, Stream, refusal
 from .upstream import Attempt, Nearby
 
 Pick = Tuple[str, "Future[Any]"]
@@ -107,10 +108,13 @@ class Feed:
         name, future = pick
         assert self._run.ask_later is not None  # the node is a job of its own, so there is a server
 
-        def ready(_: Dict[str, Any]) -> None:
+        def ready(answer: Dict[str, Any]) -> None:
             with self._lock:
                 self._picks = [one for one in self._picks if one is not pick]
-            future.settle(Stream(name, Pages(self._run, key, name)))
+            if answer["state"] == REFUSED:
+                future.settle(error=refusal(name, answer["message"]))
+            else:
+                future.settle(Stream(name, Pages(self._run, key, name)))
 
         args = {"key": key, "name": name, "ready": True, "wait_s": WAIT_S}
         self._run.ask_later("stream", args, ready)

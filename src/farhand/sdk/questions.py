@@ -5,12 +5,20 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, Dict, Optional, Set
 
-from .interrupts import uninterrupted
+from .interrupts import uninterrupted, watcher
 
 Answer = Dict[str, Any]
 Arrived = Callable[[Answer], None]
 RequestLater = Callable[[str, Dict[str, Any], Callable[[Dict[str, Any]], None]], Callable[[], None]]
 """Sends a request and calls back with the header of its reply; returns what takes the callback away."""
+
+REFUSED = "refused"
+"""The state in the answer to a question that cannot be answered."""
+
+AGAIN_S = 1.0
+"""After this a question is asked again that the server could not answer as it was."""
+
+_TRANSIENT = frozenset(["store_closed", "store_failed"])
 
 
 class Questions:
@@ -55,10 +63,18 @@ class Questions:
             question.kind, question.args, lambda header: self._replied(question, header)
         )
 
+    def _send_if_open(self, question: Question) -> None:
+        if question in self._open:
+            self._send(question)
+
     def _replied(self, question: Question, header: Dict[str, Any]) -> None:
+        if header.get("code") in _TRANSIENT:
+            watcher.after(AGAIN_S, lambda: self._send_if_open(question))
+            return
+        refused = header.get("error")
         body = header.get("body") or {}
-        if header.get("error"):
-            body = {"state": "broken", "message": str(header["error"])}
+        if refused:
+            body = {"state": REFUSED, "message": str(refused)}
         with self._lock:
             if question not in self._open:
                 return

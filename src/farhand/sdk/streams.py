@@ -27,12 +27,13 @@ from typing import (
     Tuple,
 )
 
-from farhand.errors import NotSerializable, StreamBroken
+from farhand.errors import FarhandError, NotSerializable, StreamBroken
 
 from . import encoding
 from .context import Frame, Run, current
 from .futures import acquired
 from .interrupts import interrupter, uninterrupted
+from .questions import REFUSED
 
 WAIT_S = 5.0
 """So long the server holds a question back whose answer is not there yet."""
@@ -106,10 +107,17 @@ class Stream:
         return f"<Stream {self.name}>"
 
     def _checked(self, part: Part) -> Part:
+        if part.state == REFUSED:
+            raise refusal(self.name, part.message)
         if part.state == BROKEN:
             self.broken = StreamBroken(f"the stream {self.name!r} broke off: {part.message}")
             raise self.broken
         return part
+
+
+def refusal(name: str, message: str) -> FarhandError:
+    """A stream that is not broken, and cannot be read all the same."""
+    return FarhandError(f"the stream {name!r} cannot be read: {message}")
 
 
 def _revived(name: str, reference: Any) -> Stream:
@@ -156,6 +164,9 @@ async def _awaited(source: Source, after: int) -> Part:
         return await arrived
 
 
+_counting = threading.Lock()
+
+
 class _Box:
     """Where one thread waits for one part."""
 
@@ -183,11 +194,13 @@ def _waiting(frame: Optional[Frame]) -> Generator[None]:
     if frame is None:
         yield
         return
-    frame.waiting += 1
+    with _counting:
+        frame.waiting += 1
     try:
         yield
     finally:
-        frame.waiting -= 1
+        with _counting:
+            frame.waiting -= 1
         frame.reported()
 
 

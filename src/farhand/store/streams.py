@@ -18,7 +18,7 @@ from ..model import Job, Json
 from .database import Database
 from .guard import Connection
 
-PAGE_CHARS_MAX = 256 * 1024
+PAGE_CHARS_MAX = 64 * 1024
 """A page, and a row, ends with the value that reaches this."""
 
 LOST = "the attempt that yielded it was lost"
