@@ -25,7 +25,7 @@ from farhand_worker.multiplex import CHUNK_BYTES, Broken, Multiplex, Stream, joi
 from farhand_worker.racing import until_one_ends
 from farhand_worker.relay import PORT_TAKEN
 
-from ..engine.service import Service
+from ..engine.service import Service, Wakeup
 from .config import Settings
 from .processes import environment
 from .slurm.parsing import complaint
@@ -70,6 +70,8 @@ class Carrier(Service):
         self._kept = kept
         self._port = settings.relay_port or _read_port(kept)
         self._taken = 0
+        self._again = Wakeup()
+        self._tried = asyncio.Event()
         self._settings = settings
         self._home = home
         self._say = say
@@ -89,6 +91,13 @@ class Carrier(Service):
         relay += ["--path", home.base_path] if home.base_path else []
         flags = [word for option in options for word in ("-o", option)]
         return ["ssh", "-T", *flags, *key, settings.login, shlex.join(relay)]
+
+    async def try_now(self) -> None:
+        """Do not wait for the next try; until that has come to something."""
+        self._tried.clear()
+        self._again.set()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._tried.wait(), _GREETING_S)
 
     def _keep(self, port: int) -> None:
         """The relay is to listen there from now on; 0: wherever it can."""
@@ -115,7 +124,8 @@ class Carrier(Service):
                 failures = 0 if self.url_file else failures + 1
                 self.url_file = ""
                 self._say(f"the relay on {self._settings.login} is away: {self.trouble}")
-                await asyncio.sleep(min(_AGAIN_S_MAX, _AGAIN_S * 2 ** min(failures, 8)))
+                self._tried.set()
+                await self._again.wait(min(_AGAIN_S_MAX, _AGAIN_S * 2 ** min(failures, 8)))
 
     async def _hold(self, port: int) -> str:
         """One connection, from its beginning to its end; why that came."""
@@ -162,6 +172,7 @@ class Carrier(Service):
         self._home.admit(self.url)
         self._keep(urlsplit(self.url).port or 0)
         self.trouble = ""
+        self._tried.set()
         self._say("")
         log.info("provisioner %s: workers come by %s", self._settings.name, self.url)
         await multiplex.run()

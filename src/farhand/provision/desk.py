@@ -23,6 +23,7 @@ log = logging.getLogger("farhand")
 
 POLL_S_MAX = 60.0
 _LEAVE_S = 20.0
+_CHANGED = "its profile has been changed"
 _TRIAL_TOKEN = "none: this is a test"
 
 
@@ -108,7 +109,7 @@ class Desk(Service):
         """One that never attached is a failure, but where nobody wanted it any more."""
         for known in (self._again_at, self._unneeded, self._troubles):
             known.pop(machine.name, None)
-        if machine.attached_at is None and not machine.reason.startswith("nothing waits"):
+        if machine.attached_at is None and not machine.reason.startswith(("nothing waits", _CHANGED)):
             failures = self._failures[machine.profile] = self._failures.get(machine.profile, 0) + 1
             wait_s = backoff_s(failures, self._provisioner.interval_s)
             self._not_before[machine.profile] = time.monotonic() + wait_s
@@ -214,6 +215,15 @@ class Desk(Service):
                 await asyncio.wait_for(self._provisioner.cancel(asked), _LEAVE_S)
         except TimeoutError:
             log.warning("%s: not all was cancelled in time; the next start does", self.settings.name)
+
+    async def give_up_changed(self, before: Settings | None) -> None:
+        """Give back what waits in a queue with the options of a profile that is another by now."""
+        earlier = {profile.name: profile for profile in before.profiles} if before is not None else {}
+        changed = {name for name, profile in self._profiles.items() if earlier.get(name, profile) != profile}
+        for machine in self._open:
+            waits = machine.state in ("pending", "running") and machine.attached_at is None
+            if waits and machine.profile in changed:
+                await self._take(machine, Step("leaving", {"reason": _CHANGED}))
 
     async def close(self) -> None:
         """Look after them no longer; they stay as they are."""

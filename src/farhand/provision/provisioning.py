@@ -146,6 +146,7 @@ class Provisioning(Service):
     async def _configure(self, read: tuple[Settings, ...]) -> None:
         """These provisioners there are from now on; one that goes gives its machines back, if it is to."""
         wanted = {settings.name: settings for settings in read}
+        before = {name: desk.settings for name, desk in self._desks.items()}
         for name, desk in list(self._desks.items()):
             if wanted.get(name) == desk.settings:
                 continue
@@ -164,6 +165,7 @@ class Provisioning(Service):
                     kept = self._state / f"relay-{settings.name}.port"
                     carrier = self._carriers[settings.name] = Carrier(settings, self._home(), say, kept)
                     carrier.start()
+                await desk.give_up_changed(before.get(settings.name))
                 desk.start()
 
     def _reach(self, settings: Settings) -> Reach:
@@ -195,6 +197,9 @@ class Provisioning(Service):
             log.error("provisioner %s was not closed in order: %s", desk.settings.name, error)
 
     async def _test(self, name: str, submit: bool) -> list[Check]:
+        carrier = self._carriers.get(name)
+        if carrier is not None and not carrier.url_file:
+            await carrier.try_now()
         return await self._desks[name].test(f"farhand-test-{secrets.token_hex(4)}", submit)
 
 

@@ -151,6 +151,6 @@ def _postgresql(
     try:
         from . import postgresql  # noqa: PLC0415 its driver is an extra
     except ImportError as error:
-        raise Usage(f"PostgreSQL needs a driver ({error}): pip install 'farhand[postgres]'") from error
+        raise Usage(f"PostgreSQL needs a driver ({error}): pip install 'psycopg[binary]'") from error
     session = postgresql.open_writing(url, migrations or packaged("postgresql"), backups)
     return session, partial(postgresql.open_reading, url)
