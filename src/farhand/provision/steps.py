@@ -59,7 +59,8 @@ def around_it(machine: Machine, around: Around, settings: Settings, now: float) 
     if machine.state == "leaving":
         return None
     if around.online:
-        return None if machine.state == "attached" else Step("attached", {"attached_at": now})
+        attached = {"attached_at": now, "reason": ""}  # the scheduler's last word may be of a queue
+        return None if machine.state == "attached" else Step("attached", attached)
     if machine.state == "attached":
         return None if around.lost else Step("running")
     if machine.attached_at is not None and not around.lost and now - machine.since > LEFT_S:
