@@ -48,6 +48,11 @@ def is_stem(pid: int) -> bool:
         return False
 
 
+def command_of(pid: int) -> bytes:
+    """What the process was started with; a forked one has its parent's."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 def process_of(pid: int | None) -> psutil.Process | None:
     """A handle that knows the process from a later one of the same id; None for none, and for no id."""
     try:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.harness.deployment import Deployment, deployed
 from tests.harness.interpreters import interpreter
+from tests.harness.processes import command_of
 from tests.harness.witnesses import words
 
 VERSIONS = ("3.9", "3.10", "3.11", "3.12", "3.13")
@@ -46,6 +47,8 @@ def test_one_file_makes_any_python_a_worker(
     (attempt,) = deployment.attempts(ticking)
     assert attempt["python"].startswith(f"{version}.")
     assert sum(words(tmp_path / "witness").values()) == 4
+    forked, stem = map(command_of, (worker.engines()[0], worker.stem))
+    assert forked == stem, "the engine was not started by itself"
     worker.send(signal.SIGTERM)
     assert worker.wait() == 0
     assert "attached to" in worker.text()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from farhand_worker import stems
+import farhand
+import farhand_worker
+from farhand_worker import seed, stems
 from farhand_worker.engines import Ended
 from farhand_worker.stems import Stems
 
@@ -27,7 +32,13 @@ class World:
         self.python.write_text("1")
         self.begun: list[Any] = []
         self.killed: list[str] = []
-        self.stems = Stems(str(self.python), self._begin, lambda engine: self.killed.append(engine.id))
+        self.said: list[tuple[str, str]] = []
+        self.stems = Stems(
+            str(self.python),
+            self._begin,
+            lambda engine, line: self.said.append((engine.id, line)),
+            lambda engine: self.killed.append(engine.id),
+        )
 
     def runtime(self, name: str, stem: bool = True) -> Path:
         sdk = self.directory / name / "farhand" / "sdk"
@@ -56,8 +67,25 @@ async def world(tmp_path: Path) -> World:
 async def test_one_stem_serves_all_engines_of_a_runtime(world: World) -> None:
     runtime = world.runtime("r")
     assert {world.stems.of(runtime) for _ in range(3)} == {"s0"}
-    entry = str(runtime / "farhand" / "sdk" / "engine.py")
-    assert world.begun[0].argv == [str(world.python), "-I", "-S", entry, "--fd", "3", "--stem"]
+    assert world.begun[0].argv[:4] == [str(world.python), "-I", "-S", "-c"]
+    program, entry = world.said
+    assert program[0] == entry[0] == "s0"
+    assert "\n" not in program[1], "it is one line"
+    assert json.loads(entry[1]) == {"entry": str(runtime / "farhand" / "sdk" / "engine.py")}
+
+
+async def test_a_stem_is_planted_before_there_is_a_runtime(world: World) -> None:
+    world.stems.plant()
+    assert len(world.said) == 1
+    world.stems.plant()
+    assert world.stems.of(world.runtime("r")) == "s0"
+    assert len(world.said) == 2
+
+
+async def test_a_planted_stem_ends_when_the_runtime_has_no_use_for_it(world: World) -> None:
+    world.stems.plant()
+    assert world.stems.of(world.runtime("r", stem=False)) == ""
+    assert world.killed == ["s0"]
 
 
 async def test_a_new_runtime_has_a_stem_of_its_own_and_the_old_one_ends(world: World) -> None:
@@ -138,3 +166,21 @@ async def test_a_stem_that_forks_nothing_is_killed(world: World, monkeypatch: py
         for _ in range(3):
             await asyncio.sleep(0)
         assert world.killed == ([] if begun else ["s0"])
+
+
+def test_what_a_stem_loads_ahead_is_all_that_the_runtime_loads_of_the_standard_library() -> None:
+    program = (
+        "import sys\n"
+        f"for name in {seed.MODULES.split()!r}:\n"
+        "    try: __import__(name)\n"
+        "    except ImportError: pass\n"
+        "ahead = set(sys.modules)\n"
+        "sys.path[:0] = sys.argv[1:]\n"
+        "import farhand.sdk.jobs, farhand.sdk.stem\n"
+        "print(*(set(sys.modules) - ahead))"
+    )
+    roots = [str(Path(module.__file__).parents[1]) for module in (farhand, farhand_worker)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", program, *roots], capture_output=True, text=True, check=True
+    )
+    assert [name for name in done.stdout.split() if not name.startswith("farhand")] == []

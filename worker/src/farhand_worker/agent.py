@@ -104,6 +104,7 @@ class Agent:
         self._holdings.take_over()
         self._background(self._cache.trim())
         self._start_warden()
+        self._pool.plant()
         if self._withheld:
             _log.info("kept from user code, as they look like credentials: %s", ", ".join(self._withheld))
         if self._options.max_idle_s is not None:

@@ -202,7 +202,7 @@ class Pool:
         self._environment = ""
         self._starts = asyncio.Semaphore(max(_STARTS_MIN, os.cpu_count() or 1))
         self.began: Optional[Callable[[str, List[str]], None]] = None
-        self._stems = Stems(python, self._start_stem, self.kill)
+        self._stems = Stems(python, self._start_stem, self._say, self.kill)
         self._idle: List[Engine] = []
         self._starting: Optional[asyncio.Future[None]] = None
         self.engines: Dict[str, Engine] = {}
@@ -222,6 +222,10 @@ class Pool:
                 engine.occupant = occupant
                 return engine
         return None
+
+    def plant(self) -> None:
+        """Engines will be needed: load what can be loaded before there is a runtime."""
+        self._stems.plant()
 
     def prepare(self, runtime: Path) -> None:
         """Engines of this runtime will be needed: have the stem that they are forked from load it."""
@@ -378,6 +382,10 @@ class Pool:
             environ = engine_environment(self._environ, engine.id)
             self.warden.stem(Start(engine.id, argv, environ, str(self._state.scratch)), output_far)
         return engine
+
+    def _say(self, stem: Engine, line: str) -> None:
+        if self.warden is not None:
+            self.warden.say(stem.id, line)
 
     def _new(self, key: Key, runtime: Path) -> Engine:
         self._count += 1

@@ -2,20 +2,23 @@
 
 A stem (``farhand/sdk/stem.py`` of the runtime) is a blank process that the warden has engines forked from. Of
 each agent there is at most one that takes orders: of the runtime that the server has now, and of the
-interpreter as it is on disk now. An agent that has none starts engines without; so it is where there are no
-subreapers (macOS), with an older server's runtime, and with an interpreter in which stems keep ending.
+interpreter as it is on disk now. It is begun before there is a runtime, and loads what it can (`seed`). An
+agent that has none starts engines without; so it is where there are no subreapers (macOS), with an older
+server's runtime, and with an interpreter in which stems keep ending.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from . import seed
 from .trees import LINUX
-from .warden import CHANNEL_FD
 
 if TYPE_CHECKING:
     from .engines import Ended, Engine, Occupant
@@ -32,18 +35,19 @@ _FAILURES_MAX = 3
 _log = logging.getLogger("farhand.worker")
 
 
-class Kind(NamedTuple):
-    """What a stem has loaded: which runtime, and which interpreter (device, inode, size, time of change)."""
+_SEED = f"exec(open({seed.FD}, 'rb', 0, closefd=False).readline())"
+"""What a stem is started with: what it executes is the first line it gets."""
 
-    runtime: Path
-    python: Tuple[int, int, int, int]
+Interpreter = Tuple[int, int, int, int]
+"""An interpreter as it is on disk: device, inode, size, time of change."""
 
 
 class Stem:
     """One stem, as the occupant of its process."""
 
-    def __init__(self, kind: Kind, failed: Callable[[Stem, Ended], None]) -> None:
-        self.kind = kind
+    def __init__(self, python: Interpreter, failed: Callable[[Stem, Ended], None]) -> None:
+        self.python = python
+        self.runtime: Optional[Path] = None
         self.began_at = asyncio.get_running_loop().time()
         self.forked = False
         self.retired = False
@@ -70,33 +74,46 @@ class Stem:
 
 
 class Stems:
-    """The stem that takes orders now. ``begin`` starts a process, ``kill`` ends one."""
+    """The stem that takes orders now. ``begin`` starts one, ``say`` has it read a line, ``kill`` ends it."""
 
     def __init__(
         self,
         python: str,
         begin: Callable[[List[str], Occupant], Engine],
+        say: Callable[[Engine, str], None],
         kill: Callable[[Engine], None],
     ) -> None:
         self._python = python
         self._begin = begin
+        self._say = say
         self._kill = kill
         self._stem: Optional[Stem] = None
         self._failures = 0
 
+    def plant(self) -> None:
+        """Begin a stem, if there is none: the runtime is told to it when there is one."""
+        python = self._interpreter()
+        if self._stem is None and python is not None and self._failures < _FAILURES_MAX:
+            self._stem = stem = Stem(python, self._failed)
+            stem.engine = self._begin([self._python, "-I", "-S", "-c", _SEED], stem)
+            if stem.serves:
+                self._say(stem.engine, f"exec({inspect.getsource(seed)!r})")
+
     def of(self, runtime: Path) -> str:
         """The engine id of the stem to fork from, which may still be starting; empty where there is none."""
-        kind = self._kind(runtime)
-        if self._stem is not None and not self._is_good(self._stem, kind):
+        sdk = runtime / "farhand" / "sdk"
+        has_stem = (sdk / "stem.py").exists()
+        if self._stem is not None and not (has_stem and self._is_good(self._stem, runtime)):
             self._retire(self._stem)
-        if self._stem is None and kind is not None and self._failures < _FAILURES_MAX:
-            self._stem = stem = Stem(kind, self._failed)
-            entry = runtime / "farhand" / "sdk" / "engine.py"
-            argv = [self._python, "-I", "-S", str(entry), "--fd", str(CHANNEL_FD), "--stem"]
-            stem.engine = self._begin(argv, stem)
-        if self._stem is None or self._stem.engine is None or not self._stem.serves:
+        if has_stem:
+            self.plant()
+        stem = self._stem
+        if stem is None or stem.engine is None or not stem.serves:
             return ""
-        return self._stem.engine.id
+        if stem.runtime is None:
+            stem.runtime = runtime
+            self._say(stem.engine, json.dumps({"entry": str(sdk / "engine.py")}))
+        return stem.engine.id
 
     def asked(self, engine: Engine) -> None:
         """An engine was asked of the stem: if it does not come, there is something wrong with the stem."""
@@ -112,18 +129,18 @@ class Stems:
 
     # ------------------------------------------------------------ inside
 
-    def _kind(self, runtime: Path) -> Optional[Kind]:
+    def _interpreter(self) -> Optional[Interpreter]:
+        """The one that engines run on; None where it can have no stem."""
         try:
-            if not LINUX or not (runtime / "farhand" / "sdk" / "stem.py").exists():
-                return None
             found = os.stat(self._python)
         except OSError:
             return None
-        return Kind(runtime, (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if LINUX else None
 
-    def _is_good(self, stem: Stem, kind: Optional[Kind]) -> bool:
+    def _is_good(self, stem: Stem, runtime: Path) -> bool:
         age_s = asyncio.get_running_loop().time() - stem.began_at
-        return stem.serves and stem.kind == kind and age_s < STEM_S
+        is_of_these = stem.runtime in (None, runtime) and stem.python == self._interpreter()
+        return stem.serves and is_of_these and age_s < STEM_S
 
     def _retire(self, stem: Stem) -> None:
         stem.retired = True
@@ -145,5 +162,5 @@ class Stems:
             self._failures += 1
         others = "" if self._failures < _FAILURES_MAX else "; from now on engines are started without"
         _log.warning("the stem of the engines ended: %s%s", end.text, others)
-        if stem.forked:  # whatever happened to it: the next engine shall not wait
-            asyncio.get_running_loop().call_soon(self.of, stem.kind.runtime)
+        if stem.forked:  # whatever happened to it: the next engine shall not wait for all of another
+            asyncio.get_running_loop().call_soon(self.plant)

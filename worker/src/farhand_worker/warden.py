@@ -18,8 +18,8 @@ What it guarantees
   setsid or ignores SIGTERM is no exception.
 
 Agent → warden: ``spawn {engine, argv, env, cwd, strict, stem?}`` with two descriptors (channel, output),
-``stem {engine, argv, env, cwd}`` with one (output), ``deadlines {ordinary, strict, n}``, ``kill {engine}``,
-``signal {engine, signal}``.
+``stem {engine, argv, env, cwd}`` with one (output), ``say {engine, line}`` to a stem,
+``deadlines {ordinary, strict, n}``, ``kill {engine}``, ``signal {engine, signal}``.
 Warden → agent: ``spawned {engine, pid, forked}``, ``exited {engine, code | signal, killed}``, ``pong {n}``.
 """
 
@@ -93,14 +93,18 @@ class Stem(Child):
             name: env.get(name) for name in {**self._env, **env} if env.get(name) != self._env.get(name)
         }
         wanted = {"engine": message["engine"], "cwd": message["cwd"], "env": changes}
-        text = json.dumps(wanted).encode() + b"\n"
-        try:
-            if socket.send_fds(self._link, [text], [order.channel, order.output]) < len(text):
-                return False
-        except OSError:
+        if not self.say(json.dumps(wanted), order.channel, order.output):
             return False
         self.asked[message["engine"]] = order
         return True
+
+    def say(self, line: str, *fds: int) -> bool:
+        """Write a line, with copies of descriptors; False when the stem does not take it."""
+        text = line.encode() + b"\n"
+        try:
+            return socket.send_fds(self._link, [text], fds) == len(text)
+        except OSError:
+            return False
 
     def said(self) -> List[Dict[str, Any]]:
         """What it has told since."""
@@ -161,6 +165,7 @@ class Warden:
         self._handlers: Dict[str, Callable[[Dict[str, Any]], None]] = {
             "spawn": self._spawn,
             "stem": self._start_stem,
+            "say": self._say,
             "deadlines": self._deadlines,
             "kill": self._kill,
             "signal": self._signal,
@@ -271,6 +276,11 @@ class Warden:
         finally:
             theirs.close()
             os.close(output)
+
+    def _say(self, message: Dict[str, Any]) -> None:
+        for stem in self._stems():
+            if stem.engine == message["engine"] and not stem.say(message["line"]):
+                self._kill_children([stem], "asked")  # it does not read
 
     def _hear_stems(self) -> None:
         for stem in self._stems():

@@ -88,6 +88,10 @@ class WardenLink:
         """Start a stem that writes to the descriptor, which is closed here."""
         self._order({"do": "stem", **start._asdict()}, [output])
 
+    def say(self, stem: str, line: str) -> None:
+        """Have a stem read a line."""
+        self._order({"do": "say", "engine": stem, "line": line})
+
     def deadlines(self, ordinary: float, strict: float) -> None:
         """Move the deadlines; the warden must answer within ``margin_s`` or is killed."""
         self._number += 1
