@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,14 @@ OpenStore = Callable[[], Awaitable[Store]]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> str:
+def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of an empty database; none for SQLite, which lies in the home."""
     if request.param == "sqlite":
-        return ""
+        yield ""
+        return
     need("PostgreSQL")
-    return postgresql.shared().database(postgresql.migrated())
+    with postgresql.lent() as url:
+        yield url
 
 
 @pytest.fixture

@@ -201,6 +201,66 @@ def migrated() -> str:
     return name
 
 
+@contextmanager
+def lent() -> Iterator[str]:
+    """A database of the shared cluster that is as the migrations leave it, emptied afterwards and lent again.
+
+    To make and remove one for each test takes longer than most of the tests.
+    """
+    url = _spare.pop() if _spare else shared().database(migrated())
+    yield url
+    if _emptied(url):
+        _spare.append(url)
+
+
+_spare: list[str] = []
+
+
+def _emptied(url: str) -> bool:
+    """Whether a database could be made what it was; not while somebody still has a connection to it."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        others = connection.execute(
+            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        if others.fetchone() is not None:
+            return False
+        filled = " UNION ALL ".join(
+            f"SELECT '{table}' WHERE EXISTS (SELECT 1 FROM {table})" for table in _tables()
+        )
+        used = {table for (table,) in connection.execute(filled.encode())} | _counting()
+        connection.execute(f"TRUNCATE {', '.join(sorted(used))} RESTART IDENTITY CASCADE".encode())
+        for table, rows in _left_by_migrations().items():
+            again = f"INSERT INTO {table} SELECT * FROM json_populate_recordset(NULL::{table}, %s)"
+            connection.execute(again.encode(), [rows])
+    return True
+
+
+@cache
+def _tables() -> frozenset[str]:
+    """The tables of a migrated database but the one that says which migrations have run."""
+    named = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'schema_migrations'"
+    return frozenset(name for (name,) in shared().execute(named, migrated()))
+
+
+@cache
+def _counting() -> frozenset[str]:
+    """Those that number their rows: the numbers begin anew, also where no row is left."""
+    identity = "SELECT table_name FROM information_schema.columns WHERE is_identity = 'YES'"
+    return frozenset(name for (name,) in shared().execute(identity, migrated()))
+
+
+@cache
+def _left_by_migrations() -> dict[str, str]:
+    """The rows that are in a migrated database, as JSON by table."""
+    found = {
+        table: shared().execute(f"SELECT json_agg(t)::text FROM {table} t", migrated())[0][0]
+        for table in _tables()
+    }
+    return {table: rows for table, rows in found.items() if rows}
+
+
 def _environment() -> dict[str, str]:
     """No mark of the deployment that happens to be up: who clears that away kills all that carries it."""
     return {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ} | {"LANG": "C.UTF-8"}
