@@ -62,6 +62,8 @@ ROWS = (
     Row("remote_call", "placed no-op call, there and back: median", "ms", 2, ROUND_TRIP),
     Row("remote_calls", "placed no-op calls, two slots", "/s", 800, ROUND_TRIP, least=True),
     Row("remote_megabyte", "1 MiB to a placed call and back", "MB/s", 200, ROUND_TRIP, least=True),
+    Row("megabyte_server", "CPU time of such a call: server", "ms", None, COMMIT),
+    Row("megabyte_agents", "CPU time of such a call: both agents", "ms", None, COMMIT),
     Row(
         "artifacts", "128 MiB file to a worker, as a share of a plain HTTP copy", "%", 70, PYTHON, least=True
     ),

@@ -18,7 +18,7 @@ from farhand.cli.client import Client
 from farhand.cli.stage import Stage
 
 from .load import ENDED, SELDOM_S, Caller, start_runs
-from .processes import agent_of
+from .processes import agent_of, cpu_s
 
 _FILE_BYTES = 128 * 1024 * 1024
 _CLIENTS = 4
@@ -35,7 +35,7 @@ def measure(stage: Stage) -> dict[str, float]:
         for _ in range(3):  # warms the engines of both
             caller.finish("noop")
             caller.finish("remote_calls", count=2)
-        found = _calls(caller)
+        found = _calls(caller) | _megabytes(stage, caller)
         found["spill"] = _spill_s(caller) * 1e3
         found["cancel"] = _cancel_s(caller) * 1e3
     found["artifacts"] = 100 * _copy_s(stage.directory) / _fetch_s(stage)
@@ -64,10 +64,21 @@ def _calls(caller: Caller) -> dict[str, float]:
     times = caller.finish("remote_calls", SELDOM_S, count=200)
     found = {"remote_call": statistics.median(times) * 1e3}
     found["remote_calls"] = 1000 / caller.finish("remote_map", SELDOM_S, count=1000)
-    count = 20
-    took_s = caller.finish("remote_megabytes", SELDOM_S, count=count)
-    found["remote_megabyte"] = 2 * count * 1024 * 1024 / 1e6 / took_s
     return found
+
+
+def _megabytes(stage: Stage, caller: Caller) -> dict[str, float]:
+    """How fast 1 MiB goes to a call and back, and what that costs those who carry it."""
+    count = 20
+    server = stage.programs[0].process.pid
+    agents = [agent_of(state) for state in (stage.home / "local", stage.directory / "bench" / "state")]
+    before = cpu_s(server), sum(map(cpu_s, agents))
+    took_s = caller.finish("remote_megabytes", SELDOM_S, count=count)
+    return {
+        "remote_megabyte": 2 * count * 1024 * 1024 / 1e6 / took_s,
+        "megabyte_server": (cpu_s(server) - before[0]) / count * 1e3,
+        "megabyte_agents": (sum(map(cpu_s, agents)) - before[1]) / count * 1e3,
+    }
 
 
 def _fetch_s(stage: Stage) -> float:
