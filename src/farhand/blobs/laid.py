@@ -18,6 +18,7 @@ import os
 import re
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import Conflict, DigestMismatch, NotFound, Usage
@@ -25,6 +26,9 @@ from .landing import PIECE_BYTES, check, settle
 
 ANSWER_S = 10.0
 """Whoever asks is told within this time how far it is."""
+
+_THREADS = 2
+"""Large files take these for long, and nobody else waits for them."""
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
@@ -34,7 +38,8 @@ class Laid:
 
     def __init__(self, place: Callable[[str], Path]) -> None:
         self._place = place
-        self._taken: dict[Path, asyncio.Task[None]] = {}
+        self._taken: dict[Path, asyncio.Future[None]] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, "laid")
 
     async def settle(self, digest: str, token: str, size: int) -> bool:
         """Make a laid file the blob, on disk when this is true; false: ask again, it is still being read.
@@ -48,7 +53,8 @@ class Laid:
         path = place.with_name(f".{place.name}.{token}.laid")
         task = self._taken.get(path)
         if task is None:
-            task = asyncio.ensure_future(asyncio.to_thread(_take, path, place, digest, size))
+            loop = asyncio.get_running_loop()
+            task = loop.run_in_executor(self._threads, _take, path, place, digest, size)
             self._taken[path] = task
             task.add_done_callback(lambda done: self._over(path, done))
         done, _ = await asyncio.wait({task}, timeout=ANSWER_S)
@@ -57,7 +63,7 @@ class Laid:
         task.result()
         return True
 
-    def _over(self, path: Path, done: asyncio.Task[None]) -> None:
+    def _over(self, path: Path, done: asyncio.Future[None]) -> None:
         del self._taken[path]
         if not done.cancelled():
             done.exception()  # whoever asked has it, or has gone
