@@ -16,8 +16,6 @@ WAIT_S_MAX = 30.0
 AGAIN = "it was begun again"
 NEVER = "nothing of it was kept"
 
-_TELLING = frozenset(["run", "logs"])
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -65,7 +63,8 @@ class Streams:
 
     def __init__(self, store: Store, bus: Bus) -> None:
         self._store = store
-        self._bus = bus
+        self._waiting: dict[str, set[asyncio.Event]] = {}
+        bus.observe(self._noticed)
 
     async def read(self, job_id: str, asked: Asked, wait_s: float) -> dict[str, Any]:
         """The answer as soon as there is one; ``{"again": True}`` when there is none within ``wait_s``.
@@ -85,18 +84,22 @@ class Streams:
             return {"again": True}
 
     async def _waited_for(self, job_id: str, run: str, asked: Asked) -> dict[str, Any]:
-        async with self._bus.subscribe() as notices:
+        news = asyncio.Event()
+        self._waiting.setdefault(run, set()).add(news)
+        try:
             while (said := await self._look(job_id, asked)) is None:
-                async for notice in notices:
-                    if _tells_of(notice, run):
-                        break
-                else:
-                    await asyncio.Event().wait()  # the server is stopping: another one will be asked
-        return said
+                await news.wait()
+                news.clear()
+            return said
+        finally:
+            self._waiting[run].discard(news)
+            if not self._waiting[run]:
+                del self._waiting[run]
+
+    def _noticed(self, notice: Notice) -> None:
+        """Let those look who read along in that run."""
+        for news in self._waiting.get(notice.run or "", ()) if self._waiting else ():
+            news.set()
 
     async def _look(self, job_id: str, asked: Asked) -> dict[str, Any] | None:
         return answer(asked, await self._store.streams.page(job_id, asked.key, asked.name, asked.after))
-
-
-def _tells_of(notice: Notice, run: str) -> bool:
-    return notice.kind == "overflow" or (notice.run == run and notice.kind in _TELLING)

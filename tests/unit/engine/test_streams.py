@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from farhand.engine.streams import AGAIN, NEVER, Asked, answer
+from farhand.engine.bus import Bus, Notice
+from farhand.engine.streams import AGAIN, NEVER, Asked, Streams, answer
+from farhand.store import Store
 from farhand.store.streams import StreamPage
 
 VALUES = ({"enc": "json", "text": "1"}, {"enc": "json", "text": "2"})
@@ -45,3 +49,47 @@ def test_an_answer_comes_once_there_is_something_to_say(
 def test_a_question_that_is_none_is_refused(args: dict[str, Any]) -> None:
     with pytest.raises((KeyError, ValueError)):
         Asked.read(args)
+
+
+class Pages:
+    """A store whose one stream is what a test says."""
+
+    def __init__(self) -> None:
+        self.now: StreamPage | None = page("open", 0, 0)
+        self.looks = 0
+        self.streams = self.jobs = self
+
+    async def page(self, *_: Any) -> StreamPage | None:
+        self.looks += 1
+        return self.now
+
+    async def get(self, _: str) -> Any:
+        return SimpleNamespace(run="r1")
+
+
+async def turns() -> None:
+    """Let everything that is ready go on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.anyio
+async def test_who_reads_along_looks_again_when_there_is_news_of_its_run() -> None:
+    store, bus = Pages(), Bus()
+    streams = Streams(cast("Store", store), bus)
+    reading = asyncio.create_task(streams.read("j", Asked("k", "loss"), 30))
+    await turns()
+    assert store.looks == 2
+    bus.publish(Notice("logs", "r2"))
+    await turns()
+    assert store.looks == 2
+    store.now = page("open", 2, 2, *VALUES)
+    bus.publish(Notice("logs", "r1"))
+    assert (await reading)["last"] == 2
+    bus.publish(Notice("logs", "r1"))
+    assert store.looks == 3
+
+
+@pytest.mark.anyio
+async def test_a_question_without_an_answer_is_to_be_asked_again() -> None:
+    assert await Streams(cast("Store", Pages()), Bus()).read("j", Asked("k", "loss"), 0.0) == {"again": True}
