@@ -47,6 +47,35 @@ def process(place, loss):
 """
 
 
+TASKS = """
+from farhand import Flow, flow, task
+
+LOSS = {"name": "loss", "stream": True}
+
+@task(provides=[LOSS, "weights"], device="one")
+async def fit(count):
+    for each in range(count):
+        yield {"loss": each}
+    yield {"weights": "w"}
+
+@task(requires=[LOSS], provides=[{"name": "double", "stream": True}], device="two", retries=1)
+def double(loss):
+    for each in loss:
+        yield {"double": each * 2}
+
+@task(requires=[{"name": "double", "stream": True}, "weights"], provides="total")
+def total(double, weights):
+    return weights + str(sum(double))
+
+chain = Flow("chain", nodes=[total, double, fit], inputs=["count"], outputs=["total", "double"])
+
+@flow
+def around(count: int):
+    return [chain(count=count), chain(count=count)]
+"""
+"""A project's tasks that read along, in a flow, and that flow in another one."""
+
+
 def document(fit: Document | None = None, watch: Document | None = None) -> Document:
     """A node that yields, one that reads along, and one that takes the list."""
     return {
@@ -88,6 +117,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A server and two workers, with a label each."""
     directory = tmp_path_factory.mktemp("streams")
     (directory / "flows").mkdir()
+    (directory / "flows" / "tasks.py").write_text(TASKS)
     with deployed(directory, project=directory / "flows") as deployment:
         for name in ("one", "two"):
             deployment.worker(name, name)
@@ -337,6 +367,12 @@ def test_a_reader_that_waits_gives_its_slot_back(here: Deployment, tmp_path: Pat
     assert here.wait_for_run(here.start_run("other"))["result"] == {"x": 1}
     story.let_go()
     story.finish()
+
+
+def test_tasks_of_a_project_read_along_as_well(here: Deployment) -> None:
+    result = {"total": "w20", "double": [0, 2, 4, 6, 8]}
+    assert here.wait_for_run(here.start_run("chain", count=5))["result"] == result
+    assert here.wait_for_run(here.start_run("around", count=5))["result"] == [result, result]
 
 
 def test_many_values_of_any_kind_come_in_their_order(here: Deployment) -> None:

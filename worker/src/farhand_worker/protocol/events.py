@@ -151,7 +151,10 @@ class Call:
 
 @dataclass(frozen=True)
 class Blocked:
-    """The job waits for placed calls alone, its wait number ``n``: it needs no slot until it is unblocked."""
+    """The job waits for placed calls alone, or for what others yield: its wait number ``n``.
+
+    It needs no slot until it is unblocked.
+    """
 
     kind: ClassVar[str] = "blocked"
     at: float
