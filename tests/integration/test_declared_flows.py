@@ -393,9 +393,11 @@ def test_a_save_is_held_up_by_no_frozen_worker_and_holds_up_nothing_else(here: D
             frozen_reader(here, pool.submit(here.put, "/flows/slow-to-read", slow)),
         ):
             here.put("/flows/train", TRAIN)
-            run = run_of(here, "beside", node("a", "def process(): return 1", provides=["x"]), outputs=["x"])
-            assert run["result"] == {"x": 1}
+            beside = {"nodes": [node("a", "def process(): return 1", provides=["x"])], "outputs": ["x"]}
+            here.put("/flows/beside", beside)
+            run = here.start_run("beside")
         assert here.get("/flows/slow-to-read")["version"] == 1
+        assert here.wait_for_run(run)["result"] == {"x": 1}
     finally:
         worker.send(signal.SIGCONT)
     here.wait_for_worker("box", "online", within_s=40)
