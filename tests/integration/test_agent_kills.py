@@ -227,6 +227,7 @@ async def test_children_that_nobody_waits_for_leave_no_zombies(
     await server.ended("j")
     assert children(agent.pid) == [agent.warden]
     assert children(agent.warden) == [agent.stem]
+    assert "stem" not in agent.log, "it is the one that was begun before there was a server"
 
 
 @pytest.mark.slow

@@ -98,13 +98,13 @@ class Agent:
         Raises `Usage` when the status page cannot listen where it was told to.
         """
         await self._show_status()
+        self._start_warden()  # first, as it needs a moment
         self._attendance.swept = self._state.sweep()
         shutil.rmtree(self._state.scratch, ignore_errors=True)
         self._state.scratch.mkdir(exist_ok=True)
         self._holdings.take_over()
-        self._background(self._cache.trim())
-        self._start_warden()
         self._pool.plant()
+        self._background(self._cache.trim())
         if self._withheld:
             _log.info("kept from user code, as they look like credentials: %s", ", ".join(self._withheld))
         if self._options.max_idle_s is not None:

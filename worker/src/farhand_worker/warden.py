@@ -25,7 +25,6 @@ Warden → agent: ``spawned {engine, pid, forked}``, ``exited {engine, code | si
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import fcntl
@@ -502,9 +501,7 @@ def _drain(source: socket.socket) -> None:
 
 def main(arguments: List[str]) -> None:
     """Run as the agent's child, with the control socket at ``--fd``."""
-    parser = argparse.ArgumentParser(prog="warden")
-    parser.add_argument("--fd", type=int, required=True)
-    control = socket.socket(fileno=parser.parse_args(arguments).fd)
+    control = socket.socket(fileno=int(arguments[arguments.index("--fd") + 1]))
     control.set_inheritable(False)
     become_subreaper()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
