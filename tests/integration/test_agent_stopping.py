@@ -93,6 +93,34 @@ async def test_a_job_that_completes_within_the_grace_of_a_stop_is_completed(
     assert await agent.exit_code() == 0
 
 
+async def test_in_an_allocation_an_engine_that_is_signalled_before_its_agent_is_stopped_and_no_crash(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    """A scheduler that takes a machine away signals every process on it, in any order."""
+    agent = AgentProcess(server, tmp_path / "state").start(SLURM_JOB_ID="7")
+    engines: dict[str, int] = {}
+    try:
+        await server.attached()
+        for job in ("alone", "taken"):
+            await server.assign(job, "cancelled.wait(60)")
+            await until(lambda job=job: server.record(job).events["engine"], "it started")
+            engines[job] = server.record(job).events["engine"][0][1]["pid"]
+        os.kill(engines["alone"], signal.SIGTERM)
+        ends = {"alone": await server.ended("alone")}
+        os.kill(engines["taken"], signal.SIGTERM)
+        await until(lambda: not alive(engines["taken"]), "its engine has ended")
+        beats = len(server.beats)
+        await until(lambda: len(server.beats) > beats + 1, "the agent has seen that")
+        assert server.record("taken").final is None, "and waits for what the scheduler says to itself"
+        agent.signal(signal.SIGTERM)
+        ends["taken"] = await server.ended("taken")
+        assert await agent.exit_code() == 0
+    finally:
+        agent.close()
+    assert ends["alone"][1]["reason"] == "crashed", "nobody has told the agent that the machine is taken away"
+    assert ends["taken"][1]["reason"] == "stopped"
+
+
 async def test_an_idle_worker_leaves_at_the_first_sigterm(server: FakeServer, agent: AgentProcess) -> None:
     warden = agent.warden
     agent.signal(signal.SIGTERM)

@@ -232,7 +232,8 @@ def test_a_machine_that_is_preempted_gives_its_run_back_and_the_same_or_another_
     taken = lab.slurm.ask("sbatch", "--parsable", *urgent)
     eventually(lambda: (taken, "RUNNING") in [(id, s) for id, _, s in lab.slurm.jobs()], 60, "it is taken")
     eventually(lambda: [m for m in lab.outstanding() if m["state"] == "pending"], 60, "one is waited for")
-    assert lab.deployment.attempts(run_id)[0]["outcome"] == "stopped"
+    first = lab.deployment.attempts(run_id)[0]
+    assert first["outcome"] == "stopped", first["message"]
     lab.slurm.ask("scancel", taken)
     lab.slurm.ask("scontrol", "update", f"jobid={job}", "StartTime=now+2")  # else Slurm holds it for minutes
     _, done = goes_on(lab, tmp_path, run_id)

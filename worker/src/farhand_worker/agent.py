@@ -59,6 +59,7 @@ class Agent:
         checkout = None if options.checkout is None else Checkout(options.checkout)
         self._holdings.checkout = checkout
         self._holdings.shared_paths = None if options.beside_server else list(options.shared_paths)
+        self._holdings.allocated = options.allocation is not None
         self._surroundings = Surroundings(
             checkout,
             self._cache,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Optional
 
 from .clock import wall_now
@@ -26,6 +27,7 @@ _WORDS = {
 _OWN_WORDS = {"timeout": "timeout_words", "silence": "silence_words"}
 """The setting of a job that has them."""
 
+_STOPPED_CODE = 128 + signal.SIGTERM
 _KILLED = {"deadline": "lease", "warden": "warden"}
 _REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
 _REASONS_OF_SERVICES = {**_REASONS, "warden": "stopped"}
@@ -35,6 +37,11 @@ _REASONS_OF_SERVICES = {**_REASONS, "warden": "stopped"}
 def fate_of(end: Ended) -> Optional[str]:
     """Why an engine was killed, if the warden killed it without being asked."""
     return _KILLED.get(end.killed or "")
+
+
+def was_asked_by_signal(end: Ended) -> bool:
+    """Whether SIGTERM ended an engine, its own handler or the signal's default."""
+    return end.code == _STOPPED_CODE or end.signal == signal.SIGTERM
 
 
 def exit_of(assign: Assign, reason: Optional[str], otherwise: Exit) -> Exit:

@@ -88,6 +88,7 @@ class Holdings:
         self.tallies = Tallies()
         self.checkout: Optional[Checkout] = None
         self.shared_paths: Optional[List[str]] = None
+        self.allocated = False
         self.surroundings: Optional[Surroundings] = None
         self._settled = settled
         self._background = background

@@ -12,7 +12,7 @@ from .cache import Cache
 from .checkout import Checkout, Differs
 from .clock import wall_now
 from .engines import Ended, Engine, Key, Pool
-from .fates import RETURNED, exit_of, exit_without, fate_of
+from .fates import RETURNED, exit_of, exit_without, fate_of, was_asked_by_signal
 from .lines import Line, Lines
 from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply, Request, Times
 from .reports import Reports
@@ -27,6 +27,8 @@ BELL_S = 0.05
 _TERM_SHARE = 0.2
 _TERM_S = 2.0
 _LOOKS_AT_SILENCE = 5
+_TOLD_S = 2.0
+"""A scheduler signals all processes in an allocation, in any order: the agent within so long of an engine."""
 
 
 class Host(Protocol):
@@ -44,6 +46,7 @@ class Host(Protocol):
     checkout: Optional[Checkout]
     surroundings: Optional[Surroundings]
     shared_paths: Optional[List[str]]
+    allocated: bool
 
     def send(self, message: Any) -> None:
         """Send a control message, if there is a session."""
@@ -104,6 +107,7 @@ class Attempt:
         self._left_in_order = False
         self._said_at = float("-inf")
         self._stop: Optional[_Stop] = None
+        self._told_to_stop = asyncio.Event()
         self._fate: Optional[str] = None
         self._bell: Optional[asyncio.TimerHandle] = None
         self._ack_wanted = False
@@ -266,6 +270,9 @@ class Attempt:
             alone = bool(engine.key.isolated)
             self._host.pool.release(engine, self._retire or alone or self._stop is not None)
             return self._without_engine("the engine ended the job without a result", "crashed")
+        if self._host.allocated and self._asked_for is None and was_asked_by_signal(end):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._told_to_stop.wait(), _TOLD_S)
         crashed = Exit(wall_now(), "crashed", end.text, end.code, end.signal)
         return exit_of(self.assign, self._asked_for or fate_of(end), crashed)
 
@@ -334,6 +341,7 @@ class Attempt:
             reason,
             [later(min(_TERM_S, grace_s * _TERM_SHARE), self._terminate), later(grace_s, self._kill)],
         )
+        self._told_to_stop.set()
         if self._engine is not None:
             self._engine.channel.send("cancel", reason=reason)
         elif self._preparing is not None:
