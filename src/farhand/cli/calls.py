@@ -58,4 +58,6 @@ def _says(task: Json) -> str:
         return f"run {task['flow_run']}"
     if task["error"]:
         return clip(f"{task['error'].get('type', '')}: {task['error'].get('message', '')}")
-    return clip(task["message"] or (said(task["progress"]) if task["state"] == "running" else ""))
+    if task["message"]:
+        return task["message"]
+    return clip(said(task["progress"]) if task["state"] == "running" else "")

@@ -24,8 +24,7 @@ def why(client: Client, run: str, as_json: bool) -> None:
     if as_json:
         print_json(answer)
         return
-    why = f": {answer['message']}" if answer["message"] else ""
-    click.echo(f"{answer['run']} is {answer['state']}{why}")
+    click.echo(f"{answer['run']} is {_state(answer['state'], answer['message'])}")
     if answer["until"] is not None:
         click.echo(f"It is due {moment(answer['until'])}.")
     _print_considered(answer["considered"])
@@ -40,6 +39,13 @@ def why(client: Client, run: str, as_json: bool) -> None:
     if answer["attempts"]:
         click.echo("")
         _print_attempts(answer["attempts"])
+
+
+def _state(state: str, message: str) -> str:
+    """A state and what is said of it, which may begin with it: running on box."""
+    if message.startswith(f"{state} "):
+        return message
+    return f"{state}: {message}" if message else state
 
 
 def _print_considered(refusals: list[Json]) -> None:

@@ -377,3 +377,29 @@ def test_the_signing_key_is_changed_only_after_a_question(call: Call, services: 
     assert services.tokens.generation == "first"
     assert call("tokens", "rotate-key", "--yes").exit_code == 0
     assert services.tokens.generation == "firstx"
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "told"),
+    [
+        (
+            "running",
+            "running on box; fit waits for label gpu",
+            "0run1 is running on box; fit waits for label gpu",
+        ),
+        ("queued", "waits for label gpu", "0run1 is queued: waits for label gpu"),
+        ("completed", "", "0run1 is completed"),
+    ],
+)
+def test_why_says_the_state_once(
+    state: str, message: str, told: str, call: Call, services: FakeServices
+) -> None:
+    services.runs.items["0run1"] = make_run(state=state, message=message)
+    assert call("runs", "why", "0run1").stdout.splitlines()[0] == told
+
+
+def test_why_a_call_does_not_go_on_is_told_whole(call: Call, services: FakeServices) -> None:
+    services.runs.task_runs = [TaskRun("0run1", "a", 1, "fit", "running", placed="j2", worker="gpu-1")]
+    why = "is on gpu-1, which is not heard of; queued again in 12 s unless it comes back, as it may do yet"
+    services.runs.why_waiting = lambda _: why  # type: ignore[method-assign]
+    assert call("runs", "show", "0run1").stdout.splitlines()[-1].endswith(why)

@@ -21,3 +21,9 @@ def test_the_digest_changes_with_what_is_installed_and_with_nothing_else(tmp_pat
     assert environment_digest([str(tmp_path), str(tmp_path)]) == before
     (tmp_path / "rare-1.0.dist-info").rename(tmp_path / "rare-1.1.dist-info")
     assert environment_digest([str(tmp_path)]) != before
+
+
+def test_what_pip_is_about_to_replace_is_not_installed(tmp_path: Path) -> None:
+    for name in ("~arhand-0.1.0.dist-info", "farhand-0.1.0.dist-info"):
+        (tmp_path / name).mkdir()
+    assert installed([str(tmp_path)]) == ["farhand-0.1.0"]

@@ -30,7 +30,7 @@ def installed(paths: Iterable[str]) -> List[str]:
             continue  # a zip, or a directory that is not there
         for name in names:
             stem, ending = os.path.splitext(name)
-            if ending in _ENDINGS:
+            if ending in _ENDINGS and not stem.startswith("~"):  # pip's word for what it is replacing
                 found.add(stem.lower())
     return sorted(found)
 
