@@ -73,7 +73,7 @@ def test_a_child_that_dies_is_a_failure_of_its_call_and_the_flow_goes_on(
 
 def test_a_timeout_and_a_cancel_kill_the_child(begin: Begin) -> None:
     agent = begin(
-        WORK + "@task(process=True, timeout=0.6, retries=1)\n"
+        WORK + "@task(process=True, timeout=1.2, retries=1)\n"
         "def slow(): print('pid', os.getpid()); time.sleep(60)\n"
         "@flow\ndef main(submit: bool):\n"
         "    try: slow.submit().result() if submit else slow()\n"
