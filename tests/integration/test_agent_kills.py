@@ -111,14 +111,15 @@ async def test_a_killed_warden_takes_its_engines_with_it_and_is_replaced(
 ) -> None:
     await server.assign("j", STUBBORN + SLEEP)
     engine, child = await stubborn(server, "j")
-    first = agent.warden
+    first, stem = agent.warden, agent.stem
     os.kill(first, signal.SIGKILL)
-    record_property("seconds", await _gone(engine, child, within_s=1))
+    record_property("seconds", await _gone(engine, child, stem, within_s=1))
     kind, body = await server.ended("j")
     assert (kind, body["reason"], body["message"]) == ("exit", "crashed", "the warden ended")
     await server.assign("k")
     await server.ended("k")
     assert agent.warden not in (0, first)
+    assert agent.stem not in (0, stem)
     assert len(server.hellos) == 1
 
 

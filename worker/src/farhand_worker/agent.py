@@ -289,6 +289,7 @@ class Agent:
         await kill_inherited(set(self._cache.children))
         self._pool.warden_ended()
         self._start_warden()
+        self._pool.plant()
 
     # ------------------------------------------------------------ the server
 
