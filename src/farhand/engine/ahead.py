@@ -35,7 +35,9 @@ RECALL_AFTER_S = 0.02
 _LEAST_S = 0.001
 _UNKNOWN_S = 1.0
 _KINDS_MAX = 1000
-_MOST_AT_FIRST = protocol.AHEAD_MAX // 2
+_HELD_UP_MAX = 10_000
+_MOST_AT_FIRST = protocol.AHEAD_MAX / 2
+_MORE = 0.25
 _SHARES = 2
 """A slot is sent at most this part of its share of what waits: half of it."""
 
@@ -44,27 +46,27 @@ _SHARES = 2
 class Seen:
     """What has been seen of calls of one kind: how long they take, and how many may wait for one.
 
-    That is one more after each that was not held up, and half as many after one that was.
+    That is a little more after each that was not held up, and half as many after one that was.
     """
 
     took_s: float | None = None
-    most: int = _MOST_AT_FIRST
+    most: float = _MOST_AT_FIRST
 
     def took(self, seconds: float) -> Seen:
         """One has ended: the longest counts at once, and is forgotten by halves."""
         before_s = seconds if self.took_s is None else self.took_s
-        return Seen(max(seconds, (before_s + seconds) / 2), min(self.most + 1, protocol.AHEAD_MAX))
+        return Seen(max(seconds, (before_s + seconds) / 2), min(self.most + _MORE, protocol.AHEAD_MAX))
 
     def given_back(self) -> Seen:
         """One waited too long."""
-        return replace(self, most=self.most // 2)
+        return replace(self, most=self.most / 2)
 
     @property
     def room(self) -> int:
         """How many may wait behind one."""
         if self.took_s is None or self.took_s > SHORT_S:
             return 0
-        return min(self.most, int(TOGETHER_S / max(self.took_s, _LEAST_S)))
+        return min(int(self.most), int(TOGETHER_S / max(self.took_s, _LEAST_S)))
 
 
 def _took_s(events: list[Any]) -> float:
@@ -87,6 +89,7 @@ class Ahead:
         self._queue = queue
         self._fitness = fitness
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
+        self._held_up: OrderedDict[str, None] = OrderedDict()
 
     def note(self, ended: Iterable[tuple[Holding, list[Any]]]) -> None:
         """Attempts have ended with these events, which came together."""
@@ -98,13 +101,17 @@ class Ahead:
             if type(end) is protocol.Exit and end.reason == RETURNED:
                 if not holding.recalled:
                     held_up[_kind(job)] = job
+                    self._held_up[job.id] = None
                 continue
+            self._held_up.pop(job.id, None)
             self._seen[_kind(job)] = self._of(job).took(_took_s(events))
             self._seen.move_to_end(_kind(job))
         for kind, job in held_up.items():
             self._seen[kind] = self._of(job).given_back()
         while len(self._seen) > _KINDS_MAX:
             self._seen.popitem(last=False)
+        while len(self._held_up) > _HELD_UP_MAX:
+            self._held_up.popitem(last=False)
 
     def _of(self, job: Job) -> Seen:
         return self._seen.get(_kind(job), Seen())
@@ -118,15 +125,14 @@ class Ahead:
     def share(self, job: Job, lane: Lane) -> int:
         """How many of those that wait with ``job`` one slot may be sent."""
         slots = sum(m.parallel for m in self._fleet.able(job.ask) if m.state == ONLINE and not m.draining)
-        parts = _SHARES * max(1, slots)
-        return self._queue.size_of(lane, parts * protocol.AHEAD_MAX) // parts
+        return self._queue.about(lane) // (_SHARES * max(1, slots))
 
     def take(self, like: Job, lane: Lane, count: int) -> list[Job]:
-        """The first of a lane that are like a job, off the queue."""
+        """The first of a lane that are like a job, off the queue. What was held up once is not sent again."""
         found: list[Job] = []
         while len(found) < count:
             head = self._queue.head(lane)
-            if head is None or not are_alike(head, like):
+            if head is None or head.id in self._held_up or not are_alike(head, like):
                 break
             self._queue.take(head)
             found.append(head)

@@ -349,17 +349,23 @@ class Dispatcher(Service):
         """Choose for calls that are about to be queued, as long as they would be first in their lanes."""
         now = self._now()
         full: set[Lane] = set()
+        in_vain: tuple[object, ...] = ()
         for parent, event in calls:
+            shape = parent.id, event.entry, event.ask, event.settings
+            if shape == in_vain:
+                continue
             try:
                 job = called_by(parent, event, f"{parent.id} {event.key}", now)
             except msgspec.ValidationError:
                 continue  # the store refuses it in a moment, and says why
             lane = self._queue.lane_for(job, now)
             if lane in full or self._queue.head(lane) is not None:
+                in_vain = shape
                 continue
             chosen = self._choosing.choose(job, lane, now)
             if chosen is None:
                 full.add(lane)
+                in_vain = shape
             elif self._grants is not None:
                 self._choosing.placed(job, chosen.member)
                 self._grants.append(self._hands.grant(job, chosen, event.key))

@@ -347,7 +347,7 @@ class Fleet:
         parent = job.parent_job
         while parent is not None and (held := self._holders.get(parent)) is not None:
             member, above = held[0], held[1].job
-            keeps = held_by(replace(lease_of(above), blocked="blocked"), member.capacity)
+            keeps = held_by(Lease(above.ask, above.devices, "blocked", above.depth), member.capacity)
             parent, blocked = above.parent_job, above.blocked == "blocked"
             kin.append(Kin(above.id, above.run, above.name, member.name, blocked, keeps, parent))
         return tuple(kin)

@@ -173,6 +173,10 @@ class Queue:
         entries = itertools.islice(self._lanes.get(lane, ()), at_most)
         return sum(1 for entry in entries if self._places.get(entry[2]) == (lane, entry[3]))
 
+    def about(self, lane: Lane) -> int:
+        """About how many jobs wait in a lane: some that have left it since may be counted."""
+        return len(self._lanes.get(lane, ()))
+
     def is_news(self, job: Job) -> bool:
         """Whether it changes anything that a job is queued: not behind another that waits for a worker."""
         lane = self.lane_of(job)
@@ -256,12 +260,11 @@ class Queue:
             if not calls:
                 del self._calls[job.run]
 
-    def _join_family(self, job: Job) -> None:
+    def _join_family(self, job: Job, kin: tuple[Kin, ...]) -> None:
         """Note on whose coming and going the lane of a call depends."""
         self._leave_family(job.id)
         if job.parent_job is None:
             return
-        kin = self._kin_of(job)
         above = kin[-1].parent if kin else job.parent_job
         ancestors = (*(each.job for each in kin), *(() if above is None else (above,)))
         self._ancestors[job.id] = ancestors
@@ -277,7 +280,12 @@ class Queue:
 
     def lane_for(self, job: Job, now: float) -> Lane:
         """The lane in which a job would wait."""
-        kin = self._kin_of(job) if job.parent_job is not None else ()
+        return self._lane(job, self._kin(job), now)
+
+    def _kin(self, job: Job) -> tuple[Kin, ...]:
+        return self._kin_of(job) if job.parent_job is not None else ()
+
+    def _lane(self, job: Job, kin: tuple[Kin, ...], now: float) -> Lane:
         return Lane(
             job.ask,
             job.fingerprint,
@@ -291,8 +299,9 @@ class Queue:
         )
 
     def _enter(self, job: Job, now: float) -> None:
-        self._join_family(job)
-        lane = self.lane_for(job, now)
+        kin = self._kin(job)
+        self._join_family(job, kin)
+        lane = self._lane(job, kin, now)
         if lane.earlier:
             heapq.heappush(self._held_to_earlier, (earlier_until(job), job.id))
         # The number keeps two records of one job from being compared: what was replaced stays for a while.

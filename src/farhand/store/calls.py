@@ -57,7 +57,8 @@ def _place(batch: Batch, parent: Job, event: Call, task: TaskRun | None) -> None
     call = called_by(parent, event, f"{parent.run}.{number}{again}", batch.now)
     refused = ""
     try:
-        call = replace(call, ask=with_flavor(connection, call.ask))
+        asked = with_flavor(connection, call.ask)
+        call = call if asked is call.ask else replace(call, ask=asked)
     except UnknownFlavor as error:
         refused = str(error)
     placed = TaskRun(

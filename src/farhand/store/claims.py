@@ -13,8 +13,8 @@ from ..model import Job
 from ..resources import Capacity
 from .changes import Effects, Leased
 from .guard import Connection
-from .jobs import lease_job
-from .moves import load_job_and_run, load_run
+from .jobs import lease_behind, lease_job
+from .moves import load_job_and_run, load_jobs_and_runs, load_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +44,46 @@ def settle_claims(
         return ()
     placed = {(job.run, job.key): job for job in effects.enqueued.values() if job.attempt == 0}
     found: list[Leased | None] = []
-    line: int | None = None
-    for claim in claims:
-        behind = line if claim.follows else claim.behind
-        leased = _settle(connection, effects, claim, placed.get((claim.run, claim.key)), now, behind)
-        if leased is not None:
-            line = leased.job.line
-        elif not claim.follows:
-            line = None
+    for group in _on_one_slot(claims):
+        first = group[0]
+        leased = _settle(connection, effects, first, placed.get((first.run, first.key)), now)
         found.append(leased)
+        line = first.behind if leased is None else leased.job.line
+        found += _settle_behind(connection, effects, group[1:], now, line)
     return tuple(found)
 
 
+def _on_one_slot(claims: Sequence[Claim]) -> list[list[Claim]]:
+    """The claims in their order, those together that share a slot."""
+    groups: list[list[Claim]] = []
+    for claim in claims:
+        shares = claim.follows or (
+            claim.behind is not None and groups and groups[-1][0].behind == claim.behind
+        )
+        if shares and groups:
+            groups[-1].append(claim)
+        else:
+            groups.append([claim])
+    return groups
+
+
+def _settle_behind(
+    connection: Connection, effects: Effects, claims: Sequence[Claim], now: float, line: int | None
+) -> list[Leased | None]:
+    """Leases for queued jobs that wait on the slot of one which has its lease: none where that has none."""
+    if not claims or line is None:
+        return [None] * len(claims)
+    known = load_jobs_and_runs(connection, [claim.job for claim in claims])
+    worker, git = claims[0].worker, claims[0].git
+    made = lease_behind(connection, list(known.values()), worker, now, git, line)
+    leased = {each.job.id: each for each in made if each is not None}
+    for job_id in leased:
+        effects.enqueued.pop(job_id, None)
+    return [leased.get(claim.job) for claim in claims]
+
+
 def _settle(
-    connection: Connection,
-    effects: Effects,
-    claim: Claim,
-    placed: Job | None,
-    now: float,
-    behind: int | None,
+    connection: Connection, effects: Effects, claim: Claim, placed: Job | None, now: float
 ) -> Leased | None:
     if claim.job:
         found = load_job_and_run(connection, claim.job)
@@ -71,7 +92,7 @@ def _settle(
     if found is None:
         return None
     leased = lease_job(
-        connection, *found, claim.worker, claim.capacity, now, claim.git, claim.fell_back, behind
+        connection, *found, claim.worker, claim.capacity, now, claim.git, claim.fell_back, claim.behind
     )
     if leased is not None:
         effects.enqueued.pop(leased.job.id, None)

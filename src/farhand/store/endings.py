@@ -343,7 +343,7 @@ def _has_open_calls(connection: Connection, run: str) -> bool:
 def _finish_call(
     connection: Connection, effects: Effects, job: Job, outcome: _Outcome, end: End, now: float
 ) -> None:
-    below = _has_open_below(connection, job)
+    below = not end.alone and _has_open_below(connection, job)
     if below:
         close_calls(connection, effects, job.run, now, job.id)
         close_tasks(connection, job.run, left_behind(outcome.state), outcome.at, job.id)

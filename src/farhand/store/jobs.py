@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..lifecycle import JOB, may_advance
+from ..errors import IllegalTransition
+from ..lifecycle import JOB, advance, may_advance
 from ..model import SERVICE, Ask, Attempt, Job, Json, Run
 from ..placement import without_preference
 from ..resources import (
@@ -136,6 +138,58 @@ def lease_job(
     return Leased(job, run, kept, nested.open_keys(connection, job.run) if again else {})
 
 
+def lease_behind(
+    connection: Connection, jobs: Sequence[tuple[Job, Run]], worker: str, now: float, git: str, line: int
+) -> list[Leased | None]:
+    """Leases on jobs that wait on one slot, each as `lease_job` makes it; all of them are written at once."""
+    taken = [job for job, _ in jobs if _may_be_behind(job)]
+    if not taken or not _may_wait_behind(connection, taken[0].ask, worker, line):
+        return [None] * len(jobs)
+    last = connection.execute("UPDATE meta SET lease = lease + ? WHERE id = 1 RETURNING lease", (len(taken),))
+    first = int(last.fetchone()[0]) - len(taken) + 1
+    held = {
+        job.id: JOBS.changed(
+            job,
+            {
+                "state": advance(JOB, job.state, "leased"),
+                "lease": first + number,
+                "worker": worker,
+                "attempt": job.attempt + 1,
+                "started_at": None,
+                "devices": (),
+                "behind": line,
+            },
+        )
+        for number, job in enumerate(taken)
+    }
+    moved = connection.executemany(
+        "UPDATE jobs SET state = ?, lease = ?, worker = ?, attempt = ?, started_at = NULL, devices = '[]',"
+        " behind = ? WHERE id = ? AND state = 'queued' AND lease IS NULL",
+        [(job.state, job.lease, worker, job.attempt, line, job.id) for job in held.values()],
+    )
+    if moved.rowcount != len(held):
+        raise IllegalTransition("jobs that were to be handed over are no longer queued")
+    add_attempts(connection, held.values(), now, git)
+    connection.executemany(
+        "UPDATE task_runs SET worker = ?, attempts = ? WHERE run = ? AND key = ?",
+        [(worker, job.attempt, job.run, job.key) for job in held.values()],
+    )
+    return [_leased(connection, held.get(job.id), run, now) for job, run in jobs]
+
+
+def _may_be_behind(job: Job) -> bool:
+    return job.kind == "call" and may_advance(JOB, job.state, "leased")
+
+
+def _leased(connection: Connection, job: Job | None, run: Run, now: float) -> Leased | None:
+    if job is None:
+        return None
+    _follow(connection, job, now)
+    kept = count_kept(connection, job.id) if job.attempt > 1 or run.retry_of else 0
+    called = nested.open_keys(connection, job.run) if job.attempt > 1 else {}
+    return Leased(job, run, kept, called)
+
+
 def columns_of_lease(
     connection: Connection,
     job: Job,
@@ -166,17 +220,27 @@ def columns_of_lease(
 
 def add_attempt(connection: Connection, job: Job, now: float, git: str) -> None:
     """The attempt that a job's lease is."""
-    attempt = Attempt(
-        job.lease or 0,
-        job.id,
-        job.run,
-        job.attempt,
-        job.worker or "",
-        now,
-        fingerprint=job.fingerprint,
-        git=git or job.git,
+    connection.execute(ATTEMPTS.insert, _attempt(job, now, git))
+
+
+def add_attempts(connection: Connection, jobs: Iterable[Job], now: float, git: str) -> None:
+    """The attempts that the leases of several jobs are."""
+    connection.executemany(ATTEMPTS.insert, [_attempt(job, now, git) for job in jobs])
+
+
+def _attempt(job: Job, now: float, git: str) -> tuple[Any, ...]:
+    return ATTEMPTS.dump(
+        Attempt(
+            job.lease or 0,
+            job.id,
+            job.run,
+            job.attempt,
+            job.worker or "",
+            now,
+            fingerprint=job.fingerprint,
+            git=git or job.git,
+        )
     )
-    connection.execute(ATTEMPTS.insert, ATTEMPTS.dump(attempt))
 
 
 def _may_wait_behind(connection: Connection, ask: Ask, worker: str, behind: int) -> bool:
@@ -250,8 +314,13 @@ def _take(connection: Connection, job: Job, run: Run, worker: str, now: float) -
         "UPDATE task_runs SET worker = ?, attempts = ? WHERE run = ? AND key = ?",
         (worker, job.attempt, job.run, job.key),
     )
+    _follow(connection, job, now)
+    return run
+
+
+def _follow(connection: Connection, job: Job, now: float) -> None:
+    """The run of a flow that a call is, where it is one, goes with it."""
     nested.follow(
         connection, Effects(), job, "starting", now,
-        reason="leased", message=f"handed to {worker}", worker=worker, attempt=job.attempt,
+        reason="leased", message=f"handed to {job.worker}", worker=job.worker, attempt=job.attempt,
     )  # fmt: skip
-    return run

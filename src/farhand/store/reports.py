@@ -180,7 +180,14 @@ _FIND = (
     f", {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id = ?"
 )
 """How much of one of a job's spools is recorded, the job, and its run."""
-_RUN_AT = 1 + len(JOBS.columns.split(", "))
+_FIND_ALL = (
+    "SELECT (SELECT seq FROM recorded c WHERE c.job = j.id AND c.lease = j.lease AND c.source = ?),"
+    f" {JOBS.of('j')}, {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id IN"
+)
+"""The same of several jobs, under the leases that they have."""
+_COLUMNS = JOBS.columns.split(", ")
+_RUN_AT = 1 + len(_COLUMNS)
+_KIND_AT, _DEPTH_AT, _LEASE_AT = map(_COLUMNS.index, ("kind", "depth", "lease"))
 
 
 def _record_all(
@@ -191,15 +198,46 @@ def _record_all(
     claims: Sequence[Claim],
 ) -> Recorded:
     effects = Effects()
-    seqs = tuple(_record(connection, effects, report, now, worker) for report in reports)
+    known = _known(connection, reports) if len(reports) > 1 else {}
+    seqs = tuple(_record(connection, effects, report, now, worker, known) for report in reports)
+    connection.executemany(
+        "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
+        [(*report[:3], seq) for report, seq in zip(reports, seqs, strict=True) if seq >= report.first],
+    )
     leased = settle_claims(connection, effects, claims, now)
     return Recorded(seqs, effects.freeze(), leased)
 
 
-def _record(connection: Connection, effects: Effects, report: Report, now: float, worker: str | None) -> int:
+def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[str, int, str], Row]:
+    """What `_FIND` would find for each of several reports, where none of them can change that for another.
+
+    That is for calls which are not within one another.
+    """
+    ids = {report.job for report in reports}
+    sources = {report.source for report in reports}
+    if len(ids) < len(reports) or len(sources) > 1:
+        return {}
+    rows = connection.execute(f"{_FIND_ALL} ({', '.join('?' * len(ids))})", (*sources, *ids)).fetchall()
+    kinds = {(row[1 + _KIND_AT], row[1 + _DEPTH_AT]) for row in rows}
+    if len(kinds) > 1 or any(kind != "call" for kind, _ in kinds):
+        return {}
+    return {(row[1], int(row[1 + _LEASE_AT] or 0), source): row for row in rows for source in sources}
+
+
+def _record(
+    connection: Connection,
+    effects: Effects,
+    report: Report,
+    now: float,
+    worker: str | None,
+    known: Mapping[tuple[str, int, str], Row],
+) -> int:
     """Record one batch; the last number that is recorded of its spool."""
     job_id, lease, source, first, events = report
-    row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
+    row = known.get((job_id, lease, source))
+    if row is None:
+        row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
     recorded = 0 if row is None else int(row[0] or 0)
     last = first + len(events) - 1
     if last <= recorded:
@@ -212,11 +250,6 @@ def _record(connection: Connection, effects: Effects, report: Report, now: float
     if first > recorded + 1:
         raise ProtocolViolation(f"events {recorded + 1} to {first - 1} of job {job_id} are missing")
     _apply(connection, effects, job, row[_RUN_AT:], events[recorded + 1 - first :], now)
-    connection.execute(
-        "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
-        (job_id, lease, source, last),
-    )
     return last
 
 
@@ -383,9 +416,17 @@ def _on_result(batch: _Reported, event: Result) -> None:
         job = batch.held
         batch.effects.unfit.append(Unfit(job, job.worker or "", event.reason, event.message, event.error))
     batch.blobs |= digests_of(event.value)
-    started = None if batch.start is None else batch.start.run
-    alone = batch.plain and started is not None and started.retry_of is None
+    alone = _is_alone(batch)
     _end(batch, End(ending_of(event), event.at, event.value, event.error, batch.start, alone))
+
+
+def _is_alone(batch: _Reported) -> bool:
+    """Whether nothing can be under way that the job had called: it began in this very batch, and called
+    nothing. A run that retries another has taken over what that had called."""
+    start = batch.start
+    if start is None or not batch.plain:
+        return False
+    return batch.held.kind == "call" or (start.run is not None and start.run.retry_of is None)
 
 
 def _on_exit(batch: _Reported, event: Exit) -> None:

@@ -10,11 +10,11 @@ from breakable import witness
 from farhand import flow, task
 
 
-def execute(path: str, run: str, number: int) -> str:
+def execute(path: str, run: str, number: int, moment_s: float = 0.03) -> str:
     """Leave a line, take a moment, and return what only this execution knows."""
     mark = os.urandom(6).hex()
     witness(path, f"{run}/{number}/{mark}")
-    time.sleep(0.03)
+    time.sleep(moment_s)
     return mark
 
 
@@ -25,7 +25,7 @@ def here(path: str, run: str, number: int) -> str:
 
 @task(device="demo", crash_retries=1000)
 def there(path: str, run: str, number: int) -> str:
-    return execute(path, run, number)
+    return execute(path, run, number, moment_s=0.005)  # short enough to be sent ahead
 
 
 @flow(crash_retries=1000)

@@ -93,8 +93,10 @@ class Holdings:
         self._settled = settled
         self._background = background
         self._attempts: Dict[JobKey, HeldJob] = {}
+        self._latest: Dict[str, HeldJob] = {}
         self._outbox: Dict[JobKey, Reports] = {}
         self._turns: Deque[JobKey] = deque()
+        self._mute: Set[JobKey] = set()
         self._uploads: Set[Tuple[JobKey, str]] = set()
         self._unconfirmed: Dict[JobKey, float] = {}
         self._confirming = False
@@ -174,6 +176,7 @@ class Holdings:
         """Go on where the server's record of each held job ends."""
         for reports in self._outbox.values():
             reports.rewind({})
+        self._turns = deque(key for key in self._outbox if key not in self._mute)
         for line in lines:
             key = (str(line["job"]), int(line["lease"]))
             if key not in self._outbox:
@@ -216,7 +219,8 @@ class Holdings:
     def speaks(self, attempt: HeldJob) -> None:
         """It may have something to report from now on; what waits behind another has not."""
         key = (attempt.assign.job, attempt.assign.lease)
-        if key in self._outbox:
+        self._mute.discard(key)
+        if key in self._outbox and key not in self._turns:
             self._turns.append(key)
 
     def wake_soon(self) -> None:
@@ -241,10 +245,11 @@ class Holdings:
     def next_report(self) -> Optional[str]:
         """The next frame of reports: each held job in its turn."""
         for _ in range(len(self._turns)):
-            key = self._turns[0]
-            self._turns.rotate(-1)
+            key = self._turns.popleft()
             reports = self._outbox[key]
             batch = reports.next()
+            if batch is not None or not reports.told:
+                self._turns.append(key)
             if batch is None and reports.stuck:
                 self._lost(key, reports)
             for digest in reports.wanted:
@@ -294,7 +299,8 @@ class Holdings:
         if known is not None:
             self.send(Accepted(message.job, message.lease, known.started_at))
             return
-        older = [attempt for attempt in self.running if attempt.assign.job == message.job]
+        before = self._latest.get(message.job)
+        older = [before] if before is not None and not before.over.is_set() else []
         for attempt in older:
             self._fence((message.job, attempt.assign.lease), "it came again under a newer lease")
         attempt = Hosted(self, message) if message.kind == SERVICE else Attempt(self, message)
@@ -304,11 +310,12 @@ class Holdings:
             _log.error("cannot accept job %s: %s", message.job, error)
             attempt.reports.delete()
             return  # without an answer the server gives it to another
-        self._attempts[key] = attempt
+        self._attempts[key] = self._latest[message.job] = attempt
         self._outbox[key] = attempt.reports
         if isinstance(attempt, Hosted):
             self.speaks(attempt)
         else:
+            self._mute.add(key)
             attempt.line_up()
         loop = asyncio.get_running_loop()
         self._unconfirmed[key] = loop.time() + self.times.handoff_s * _ACCEPT_SHARE
@@ -401,21 +408,27 @@ class Holdings:
     def _let_go(self, key: JobKey) -> None:
         reports = self._outbox.pop(key)
         self._unconfirmed.pop(key, None)
+        self._mute.discard(key)
         if key in self._turns:
             self._turns.remove(key)
         attempt = self._attempts.get(key)
         if attempt is not None and not attempt.over.is_set():
             self._background(self._forget_when_over(key, attempt))
         else:
-            self._attempts.pop(key, None)
+            self._forget(key)
             self._remove(reports.outgoing)
         self._settled()
 
     async def _forget_when_over(self, key: JobKey, attempt: HeldJob) -> None:
         await attempt.over.wait()
-        self._attempts.pop(key, None)
+        self._forget(key)
         self._remove(attempt.reports.outgoing)
         self._settled()
+
+    def _forget(self, key: JobKey) -> None:
+        attempt = self._attempts.pop(key, None)
+        if attempt is not None and self._latest.get(key[0]) is attempt:
+            del self._latest[key[0]]
 
     def _remove(self, directory: Path) -> None:
         """Delete what a job had saved; it may be large, and heartbeats do not wait for it."""

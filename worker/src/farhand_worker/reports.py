@@ -38,9 +38,9 @@ class Reports:
     ) -> None:
         self.job = job
         self.lease = lease
-        self.engine_path = directory / f"{job}-{lease}{_SUFFIX}"
-        self._agent_path = directory / f"{job}-{lease}.agent"
-        self.outgoing = outgoing / f"{job}-{lease}"
+        self.engine_path = Path(f"{directory}/{job}-{lease}{_SUFFIX}")
+        self._agent_path = Path(f"{directory}/{job}-{lease}.agent")
+        self.outgoing = Path(f"{outgoing}/{job}-{lease}")
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
         self._bytes_max = bytes_max
@@ -49,6 +49,7 @@ class Reports:
         self.uploaded: Set[str] = set()
         self.wanted: List[str] = []
         self.lost: Set[str] = set()
+        self._fresh = False
         self.sealed = False
         self.gone = False
         self.end = ("", "")
@@ -58,6 +59,7 @@ class Reports:
     def create(self) -> None:
         """Put the attempt on disk, so that the next agent knows of it whatever happens to this one."""
         self._sources[ENGINE].create()
+        self._fresh = True
 
     def log(self, lines: List[str], stream: str = "stdout", level: str = "info") -> None:
         """Add lines of output. When the spool or the disk is full they are dropped and counted."""
@@ -173,6 +175,11 @@ class Reports:
         """Whether what `next` found to be sent next names a value that is lost."""
         return bool(self.wanted) and self.wanted[0] in self.lost
 
+    @property
+    def told(self) -> bool:
+        """Whether all has been sent, and nothing will be added."""
+        return self.sealed and all(reader.drained for reader in self._sources.values())
+
     def acknowledge(self, source: str, number: int) -> bool:
         """The server has recorded ``source`` up to ``number``; says whether that is news."""
         reader = self._sources.get(source)
@@ -209,8 +216,9 @@ class Reports:
         """The server has all of it, or will believe none of it."""
         self.close()
         # The engine's goes last: while it is there, the next agent answers for the attempt.
-        for path in (self._agent_path, self.engine_path):
-            path.unlink(missing_ok=True)
+        if self._writer.has_written or not self._fresh:
+            self._agent_path.unlink(missing_ok=True)
+        self.engine_path.unlink(missing_ok=True)
 
 
 def leftovers(directory: Path, outgoing: Path) -> List[Reports]:

@@ -190,11 +190,13 @@ class SpoolWriter:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.has_written = False
         self._fd: Optional[int] = None
 
     def write(self, events: List[Tuple[str, Any]]) -> int:
         """Append events of (kind, body) in one write; the file's size after it. Raises OSError."""
         if self._fd is None:
+            self.has_written = True
             self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             _cut_torn_line(self._fd)
         text = "".join(dumps([kind, body]) + "\n" for kind, body in events).encode()
