@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from .fleet import AWAITED, LOST, Fleet, Holding, Member
+from .fleet import Fleet
+from .member import AWAITED, LOST, Holding, Member
 
 Adrift = Mapping[str, Sequence[tuple[Member, Holding]]]
 """By run, the calls it placed that are adrift."""

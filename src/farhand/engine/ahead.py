@@ -20,7 +20,8 @@ from farhand_worker import protocol
 from ..lifecycle import RETURNED
 from ..model import Job
 from .fitness import Fitness
-from .fleet import ONLINE, Fleet, Holding, Member
+from .fleet import Fleet
+from .member import ONLINE, Holding, Member
 from .queue import Lane, Queue
 
 SHORT_S = 0.02

@@ -30,7 +30,8 @@ from ..store.tasks import outcome_body
 from .bus import Bus, Notice
 from .consequences import Consequences
 from .fitness import Fitness
-from .fleet import AWAITED, OFFLINE, ONLINE, Fleet, Holding, Link, Member
+from .fleet import Fleet
+from .member import AWAITED, OFFLINE, ONLINE, Holding, Link, Member
 from .rescuer import Rescuer
 from .service import Wakeup
 from .worker_events import WorkerEvents

@@ -13,7 +13,8 @@ from ..model import LOCAL_WORKER, Job
 from ..placement import Placement, Refusal, Reservation, Wanted, choose, place, recall, refuse_server, soonest
 from ..resources import lacks, need
 from .fitness import Fitness
-from .fleet import OFFLINE, ONLINE, Fleet, Member
+from .fleet import Fleet
+from .member import OFFLINE, ONLINE, Member
 from .queue import Lane, Queue, earlier_until, moment
 
 RESERVE_AFTER_S = 60.0

@@ -10,7 +10,8 @@ from ..model import Job, Run
 from ..store.changes import Changes, PlacedOutcome
 from .bus import Bus, Notice
 from .fitness import Fitness
-from .fleet import Fleet, Member
+from .fleet import Fleet
+from .member import Member
 from .queue import Queue
 from .service import Wakeup
 

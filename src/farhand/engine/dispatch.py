@@ -16,9 +16,10 @@ from .choosing import RESERVE_AFTER_S
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .fitness import Fitness, checked_out
-from .fleet import OFFLINE, Fleet
+from .fleet import Fleet
 from .importchecks import AGAIN_S, TIMEOUT_S, ImportChecks
 from .machines import Machines
+from .member import OFFLINE
 from .operations import Operations
 from .overdue import Overdue
 from .queue import Queue

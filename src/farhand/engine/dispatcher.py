@@ -33,8 +33,9 @@ from .bus import Bus
 from .choosing import RESERVE_AFTER_S, Beyond, Choosing, Chosen
 from .consequences import Consequences
 from .fitness import ARGUMENTS, MISSING, Fitness
-from .fleet import Fleet, Holding, Member
+from .fleet import Fleet
 from .handover import RETRY_S, Grant, HandOver
+from .member import Holding, Member
 from .queue import Lane, Order, Queue, limit_of, order_of
 from .service import Service, Wakeup, delay_until
 

@@ -19,7 +19,8 @@ import psutil
 from .. import __version__
 from ..store import Store, StoreState
 from ..store.filesystem import network_kind
-from .fleet import LOST, ONLINE, Fleet
+from .fleet import Fleet
+from .member import LOST, ONLINE
 from .secrets import Secrets
 
 ERROR, WARNING = "error", "warning"

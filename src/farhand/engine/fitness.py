@@ -13,8 +13,9 @@ from ..model import SERVICE, Ask, Flow, Job, Json
 from ..placement import Candidate, Refusal
 from ..store.changes import Unfit
 from ..suitability import name_files, python_fits, refusal, travels
-from .fleet import OFFLINE, Fleet, Member
+from .fleet import Fleet
 from .importchecks import ImportChecks, code_of
+from .member import OFFLINE, Member
 from .queue import Queue
 from .service import Wakeup
 

@@ -27,7 +27,8 @@ from ..store.jobs import Leased
 from .bus import Bus, Notice
 from .choosing import Chosen
 from .consequences import Consequences
-from .fleet import Fleet, Link
+from .fleet import Fleet
+from .member import Link
 from .queue import Queue
 from .service import Wakeup
 

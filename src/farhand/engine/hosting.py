@@ -14,7 +14,8 @@ from ..store import Store
 from ..store.services import anchor_of
 from .bus import Bus
 from .consequences import Consequences
-from .fleet import ONLINE, Fleet, Holding, Member
+from .fleet import Fleet
+from .member import ONLINE, Holding, Member
 from .queue import Queue
 
 _SETTLED = frozenset({"healthy", "down", "stopped"})

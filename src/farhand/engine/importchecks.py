@@ -26,7 +26,8 @@ from ..errors import StaleLease
 from ..model import LOCAL_WORKER, Job, Json
 from ..placement import Refusal
 from ..suitability import refusal
-from .fleet import Fleet, Member
+from .fleet import Fleet
+from .member import Member
 from .service import Wakeup
 
 log = logging.getLogger("farhand")

@@ -21,7 +21,8 @@ from .bus import Bus, Notice
 from .choosing import Beyond
 from .disproofs import Disproofs
 from .fitness import Fitness
-from .fleet import LOST, ONLINE, Fleet, Member
+from .fleet import Fleet
+from .member import LOST, ONLINE, Member
 from .queue import Lane, Queue
 from .roles import WORKER
 from .service import Wakeup

@@ -14,7 +14,8 @@ from ..errors import Conflict, NotFound, Usage
 from ..lifecycle import Ending
 from ..model import LOCAL_WORKER
 from ..store import Store
-from .fleet import OFFLINE, Fleet, Member
+from .fleet import Fleet
+from .member import OFFLINE, Member
 from .rescuer import Rescuer
 from .service import Wakeup
 from .worker_events import WorkerEvents

@@ -17,7 +17,8 @@ from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..store import Store
 from .consequences import Consequences
-from .fleet import ONLINE, Fleet, Holding, Member
+from .fleet import Fleet
+from .member import ONLINE, Holding, Member
 from .service import Service, Wakeup, delay_until
 
 log = logging.getLogger("farhand")

@@ -18,7 +18,8 @@ from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..store import Store
 from .consequences import Consequences
-from .fleet import AWAITED, LOST, OFFLINE, ONLINE, Fleet, Holding, Member
+from .fleet import Fleet
+from .member import AWAITED, LOST, OFFLINE, ONLINE, Holding, Member
 from .service import Service, Wakeup, delay_until
 from .worker_events import WorkerEvents
 

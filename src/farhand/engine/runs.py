@@ -36,9 +36,10 @@ from .adrift import Adrift, adrift, is_away, sentence
 from .audit import Told
 from .consequences import Consequences
 from .dispatcher import Dispatcher
-from .fleet import LOST, Fleet, Holding, Member
+from .fleet import Fleet
 from .handover import Grant
 from .masking import Masker
+from .member import LOST, Holding, Member
 from .queue import Queue
 
 _IDEMPOTENCY_KEY_MAX = 200

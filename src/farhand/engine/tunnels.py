@@ -14,7 +14,7 @@ from farhand_worker.protocol import Tunnel as Wanted
 
 from ..errors import ServiceUnavailable
 from ..model import Service
-from .fleet import Holding, Member
+from .member import Holding, Member
 
 DIAL_S = 10.0
 IDLE_S = 15.0

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from ..placement import asked
 from ..resources import NAMES, NOTHING, Amounts, Capacity, held_by
-from .fleet import OFFLINE, Fleet, Holding, Member, lease_of
+from .fleet import Fleet
 from .machines import Provisions
+from .member import OFFLINE, Holding, Member, lease_of
 from .queue import Queue, order_of
 
 WAITING_MAX = 200

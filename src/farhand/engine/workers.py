@@ -10,7 +10,8 @@ from ..errors import NotFound
 from ..model import SERVICE, Attempt, Event, Page, Worker
 from ..store import Store
 from . import cursors
-from .fleet import AWAITED, LOST, OFFLINE, ONLINE, Fleet, Holding, Member
+from .fleet import Fleet
+from .member import AWAITED, LOST, OFFLINE, ONLINE, Holding, Member
 
 _PAST_MAX = 1000
 NOTHING: Mapping[str, int] = {"cpus": 0, "gpus": 0, "ram_mb": 0}

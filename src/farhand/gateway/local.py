@@ -23,8 +23,9 @@ import psutil
 
 from farhand_worker.protocol import Times
 
-from ..engine.fleet import ONLINE, Fleet
+from ..engine.fleet import Fleet
 from ..engine.keys import write_private
+from ..engine.member import ONLINE
 from ..engine.service import Service
 from ..model import LOCAL_WORKER
 

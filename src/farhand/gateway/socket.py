@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from farhand_worker import protocol
 
 from ..engine.attachment import Attached, Attachments, Credential
-from ..engine.fleet import LOST, Member
+from ..engine.member import LOST, Member
 from ..engine.needs import Needs
 from ..engine.reports import Reports
 from ..engine.tunnels import Tunnels

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from ..engine.fleet import Member
+from ..engine.member import Member
 from ..engine.services import Services
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

@@ -20,7 +20,7 @@ from starlette.websockets import WebSocket
 
 from farhand_worker.racing import until_one_ends
 
-from ..engine.fleet import Holding
+from ..engine.member import Holding
 from ..engine.roles import Identity, check
 from ..engine.services import Services
 from ..engine.tunnels import Pipe

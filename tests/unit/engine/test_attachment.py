@@ -10,7 +10,7 @@ import pytest
 
 from farhand.engine import attachment as attachment_module
 from farhand.engine.attachment import Attached, Credential
-from farhand.engine.fleet import LOST, OFFLINE, ONLINE
+from farhand.engine.member import LOST, OFFLINE, ONLINE
 from farhand.errors import StoreFailed
 from farhand.model import Ask, Job
 from farhand.store import Store

@@ -8,8 +8,9 @@ import pytest
 
 from farhand.engine.choosing import Choosing
 from farhand.engine.fitness import Fitness
-from farhand.engine.fleet import ONLINE, Fleet, Member
+from farhand.engine.fleet import Fleet
 from farhand.engine.importchecks import ImportChecks
+from farhand.engine.member import ONLINE, Member
 from farhand.engine.queue import Queue
 from farhand.engine.service import Wakeup
 from farhand.model import Ask, Job

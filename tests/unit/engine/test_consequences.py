@@ -6,7 +6,8 @@ import pytest
 
 from farhand.engine.bus import Bus
 from farhand.engine.consequences import Consequences
-from farhand.engine.fleet import Fleet, Member
+from farhand.engine.fleet import Fleet
+from farhand.engine.member import Member
 from farhand.engine.queue import Queue
 from farhand.engine.service import Wakeup
 from farhand.model import JobSettings

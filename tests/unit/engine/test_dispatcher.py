@@ -9,7 +9,7 @@ from anyio import Event, fail_after
 
 from farhand.engine import dispatcher as dispatcher_module
 from farhand.engine import handover as handover_module
-from farhand.engine.fleet import ONLINE
+from farhand.engine.member import ONLINE
 from farhand.errors import StoreFailed
 from farhand.model import Ask, Job, JobSettings
 from farhand_worker import protocol

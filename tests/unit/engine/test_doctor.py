@@ -11,8 +11,9 @@ from farhand import config
 from farhand.engine import doctor
 from farhand.engine.audit import Audit
 from farhand.engine.doctor import ERROR, WARNING, Doctor
-from farhand.engine.fleet import LOST, ONLINE, Fleet
+from farhand.engine.fleet import Fleet
 from farhand.engine.masking import Masker
+from farhand.engine.member import LOST, ONLINE
 from farhand.engine.secrets import Secrets
 from farhand.store import Store, StoreState
 from farhand_worker.protocol import Times

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from farhand.engine.fleet import AWAITED, LOST, OFFLINE, ONLINE, Fleet
+from farhand.engine.fleet import Fleet
+from farhand.engine.member import AWAITED, LOST, OFFLINE, ONLINE
 from farhand.model import JobSettings
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_job

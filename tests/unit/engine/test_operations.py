@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from farhand.engine.fleet import OFFLINE, ONLINE
+from farhand.engine.member import OFFLINE, ONLINE
 from farhand.errors import Conflict, NotFound, Usage
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_hello

@@ -10,7 +10,7 @@ from farhand.engine import attachment as attachment_module
 from farhand.engine import fleet as fleet_module
 from farhand.engine import overdue as overdue_module
 from farhand.engine import reports as reports_module
-from farhand.engine.fleet import Member
+from farhand.engine.member import Member
 from farhand.engine.overdue import Overdue
 from farhand.model import Job, JobSettings
 from farhand.store import Store

@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint
 
 from farhand.engine import attachment as attachment_module
 from farhand.engine import rescuer as rescuer_module
-from farhand.engine.fleet import AWAITED, LOST, OFFLINE, ONLINE
+from farhand.engine.member import AWAITED, LOST, OFFLINE, ONLINE
 from farhand.engine.services import Services
 from farhand.errors import StoreFailed
 from farhand.model import Ask, JobSettings

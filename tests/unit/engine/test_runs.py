@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from farhand.engine.audit import Told
-from farhand.engine.fleet import LOST, Member
+from farhand.engine.member import LOST, Member
 from farhand.engine.runs import Runs
 from farhand.engine.why import Explanations
 from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage

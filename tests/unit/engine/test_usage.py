@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from farhand.engine.fleet import ONLINE, Fleet
+from farhand.engine.fleet import Fleet
+from farhand.engine.member import ONLINE
 from farhand.engine.queue import Queue
 from farhand.engine.usage import Resources
 from farhand.model import Ask

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from farhand.engine.fleet import AWAITED, LOST, OFFLINE, ONLINE
+from farhand.engine.member import AWAITED, LOST, OFFLINE, ONLINE
 from farhand.engine.workers import Workers, WorkerStatus, sentence
 from farhand.errors import NotFound
 from farhand.model import Worker

@@ -17,9 +17,10 @@ from farhand.engine.bus import Bus
 from farhand.engine.consequences import Consequences
 from farhand.engine.dispatcher import Dispatcher
 from farhand.engine.fitness import Fitness
-from farhand.engine.fleet import Fleet, Member
+from farhand.engine.fleet import Fleet
 from farhand.engine.hosting import Hosting
 from farhand.engine.importchecks import ImportChecks
+from farhand.engine.member import Member
 from farhand.engine.operations import Operations
 from farhand.engine.queue import Queue
 from farhand.engine.reports import Reports

@@ -17,7 +17,8 @@ import psutil
 import pytest
 from anyio import fail_after
 
-from farhand.engine.fleet import ONLINE, Fleet
+from farhand.engine.fleet import Fleet
+from farhand.engine.member import ONLINE
 from farhand.gateway import local as local_module
 from farhand.gateway.local import LocalWorker, holder
 from farhand_worker import protocol

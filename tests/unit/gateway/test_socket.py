@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from anyio import fail_after
 
-from farhand.engine.fleet import OFFLINE, ONLINE
+from farhand.engine.member import OFFLINE, ONLINE
 from farhand_worker import protocol
 from tests.unit.engine.records import a_hello
 from tests.unit.engine.world import World

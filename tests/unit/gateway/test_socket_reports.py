@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farhand.engine.fleet import AWAITED, LOST, ONLINE
+from farhand.engine.member import AWAITED, LOST, ONLINE
 from farhand.errors import StoreFailed
 from farhand.gateway import socket as socket_module
 from farhand.gateway.socket import Socket
