@@ -16,8 +16,8 @@ from farhand_worker import protocol
 
 from ..model import Ask, Job
 from ..placement import Candidate, Kin, refuse_ever
-from ..resources import held_by
-from .member import OFFLINE, Holding, Member, lease_of
+from ..resources import Lease, held_by
+from .member import OFFLINE, Holding, Member
 
 
 class Fleet:
