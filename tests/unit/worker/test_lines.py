@@ -139,3 +139,13 @@ async def test_who_comes_behind_a_blocked_one_is_given_back_at_once() -> None:
     late = Waiter(an_assign(5, behind=1))
     lines.of(late.assign).join(late)
     assert late.returned
+
+
+async def test_a_line_that_nobody_joined_is_forgotten_and_one_with_somebody_is_not() -> None:
+    lines = Lines(lambda: 60.0)
+    unused = lines.of(an_assign(3))
+    lines.forget(an_assign(3))
+    assert lines.of(an_assign(4, behind=3)) is not unused
+    line, _ = joined(lines, 1)
+    lines.forget(an_assign(2, behind=1))
+    assert lines.of(an_assign(2, behind=1)) is line

@@ -309,6 +309,7 @@ class Holdings:
         except OSError as error:
             _log.error("cannot accept job %s: %s", message.job, error)
             attempt.reports.delete()
+            self.lines.forget(message)
             return  # without an answer the server gives it to another
         self._attempts[key] = self._latest[message.job] = attempt
         self._outbox[key] = attempt.reports

@@ -121,6 +121,13 @@ class Lines:
         line = self._lines[number] = Line(self._behind_s, lambda: self._emptied(number, line))
         return line
 
+    def forget(self, assign: Assign) -> None:
+        """An attempt will not join the line that was made for it, unless others have."""
+        number = assign.behind or assign.lease
+        line = self._lines.get(number)
+        if line is not None and not line.busy:
+            del self._lines[number]
+
     def _emptied(self, number: int, line: Line) -> None:
         if self._lines.get(number) is line:
             del self._lines[number]
