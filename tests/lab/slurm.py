@@ -129,6 +129,11 @@ class Slurm:
         for node in ("n1", "n2"):
             self.start_node(node)
 
+    def _resumed(self, node: str) -> bool:
+        """Asked again each time: a node that was marked down may register after it was resumed."""
+        self.ask("scontrol", "update", f"nodename={node}", "state=resume")
+        return self._is_idle()
+
     def _is_idle(self) -> bool:
         return set(self.ask("sinfo", "-h", "-N", "-o", "%N %T").splitlines()) == {"n1 idle", "n2 idle"}
 
@@ -140,8 +145,7 @@ class Slurm:
         """Start a node (again), and wait until both are idle."""
         self._daemons[node] = self._run("slurmd", "-D", "-N", node, name=node)
         if len(self._daemons) == _DAEMONS:
-            self.ask("scontrol", "update", f"nodename={node}", "state=resume")
-            eventually(self._is_idle, 60, "both nodes are idle")
+            eventually(lambda: self._resumed(node), 60, "both nodes are idle")
 
     def end(self, name: str) -> None:
         """End one daemon: slurmctld, or a node by its name."""
