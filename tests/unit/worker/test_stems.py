@@ -121,6 +121,18 @@ async def test_a_stem_that_ended_is_followed_by_another_at_once(world: World) ->
         await asyncio.sleep(0)
 
 
+async def test_a_stem_that_takes_the_place_of_another_loads_the_runtime_at_once(world: World) -> None:
+    world.stems.of(world.runtime("r"))
+    world.stems.has_forked()
+    world.end()
+    await asyncio.sleep(0)
+    entries = [line for engine, line in world.said if engine == "s1" and line.startswith("{")]
+    assert len(entries) == 1
+    world.end(Ended(None, 9, "warden"))
+    world.stems.plant()
+    assert world.said[-1] == ("s2", entries[0])
+
+
 async def test_stems_that_end_with_the_warden_count_for_nothing(world: World) -> None:
     runtime = world.runtime("r")
     for number in range(10):

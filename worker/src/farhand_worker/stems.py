@@ -89,9 +89,16 @@ class Stems:
         self._kill = kill
         self._stem: Optional[Stem] = None
         self._failures = 0
+        self._runtime: Optional[Path] = None
 
     def plant(self) -> None:
-        """Begin a stem, if there is none: the runtime is told to it when there is one."""
+        """Begin a stem, if there is none: the runtime is told to it as soon as there is one."""
+        if self._runtime is None:
+            self._plant()
+        else:
+            self.of(self._runtime)
+
+    def _plant(self) -> None:
         python = self._interpreter()
         if self._stem is None and python is not None and self._failures < _FAILURES_MAX:
             self._stem = stem = Stem(python, self._failed)
@@ -105,8 +112,9 @@ class Stems:
         has_stem = (sdk / "stem.py").exists()
         if self._stem is not None and not (has_stem and self._is_good(self._stem, runtime)):
             self._retire(self._stem)
+        self._runtime = runtime
         if has_stem:
-            self.plant()
+            self._plant()
         stem = self._stem
         if stem is None or stem.engine is None or not stem.serves:
             return ""
@@ -162,5 +170,5 @@ class Stems:
             self._failures += 1
         others = "" if self._failures < _FAILURES_MAX else "; from now on engines are started without"
         _log.warning("the stem of the engines ended: %s%s", end.text, others)
-        if stem.forked:  # whatever happened to it: the next engine shall not wait for all of another
+        if stem.forked:  # whatever happened to it: the next engine shall not wait
             asyncio.get_running_loop().call_soon(self.plant)
