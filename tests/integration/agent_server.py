@@ -64,7 +64,8 @@ PATIENT = replace(TENTH, margin_s=3.0)
 STEADY = replace(TENTH, lease_s=15.0, margin_s=3.0)
 """For tests in which nothing is lost: a machine that stalls for a second ends none of their engines."""
 
-TOKEN = "a-token-of-a-worker"
+TOKEN = f"a-token-of-a-worker-{os.getpid()}"
+"""Of this process alone: a test looks for it in all that runs on the machine."""
 ENGINE = Path(__file__).with_name("agent_engine.py")
 STEM = Path(str(stem.__file__))
 
