@@ -16,6 +16,7 @@ from tests.harness.witnesses import words
 
 COUNT = 60
 GATED = 30
+TRIES = 10
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +42,10 @@ class Spread:
         why = self._deployment.get(f"/runs/{self.id}/why")
         return sum(call["count"] for call in why["calls"] if call["code"] == "behind")
 
-    def is_held_up(self) -> None:
-        """Wait until the gated call runs, and others wait behind it."""
+    def is_held_up(self) -> bool:
+        """Whether others wait behind the gated call, which runs. They do not if those before it took long."""
         eventually(lambda: words(self.witness)[f"call{GATED}"], what="the gated call runs")
-        eventually(self.waiting, what="others wait behind it")
+        return self.waiting() > 0
 
     def ends(self, again: int) -> None:
         """Open the gate: every call is recorded once, and none but the gated one was executed again."""
@@ -56,6 +57,18 @@ class Spread:
         assert executed == {f"call{number}": 1 for number in range(COUNT) if number != GATED}
         tasks = self._deployment.items(f"/runs/{self.id}/tasks", limit=200)
         assert [task["state"] for task in tasks] == ["completed"] * COUNT
+
+
+def held_up(deployment: Deployment, directory: Path) -> Spread:
+    """A run whose gated call has others behind it; on a busy machine it may be one of several tries."""
+    for number in range(TRIES):
+        tried = directory / str(number)
+        tried.mkdir()
+        spread = Spread(deployment, tried)
+        if spread.is_held_up():
+            return spread
+        spread.ends(again=0)
+    raise AssertionError(f"in none of {TRIES} runs did calls wait behind another")
 
 
 def _kill_engine(deployment: Deployment) -> None:
@@ -82,8 +95,7 @@ def _kill_server(deployment: Deployment) -> None:
 def test_what_waits_behind_a_call_whose_processes_are_killed_is_neither_lost_nor_run_twice(
     patient: Deployment, tmp_path: Path, kill: Callable[[Deployment], None], again: int
 ) -> None:
-    spread = Spread(patient, tmp_path)
-    spread.is_held_up()
+    spread = held_up(patient, tmp_path)
     kill(patient)
     eventually(lambda: words(spread.witness)[f"call{GATED}"] == 1 + again, 40, "the gated call runs")
     spread.ends(again)
@@ -93,8 +105,7 @@ def test_what_waits_behind_a_call_whose_processes_are_killed_is_neither_lost_nor
 def test_a_drain_gives_back_what_waits_at_once_and_finishes_what_runs(
     patient: Deployment, tmp_path: Path
 ) -> None:
-    spread = Spread(patient, tmp_path)
-    spread.is_held_up()
+    spread = held_up(patient, tmp_path)
     patient.post("/workers/box/drain")
     eventually(lambda: not spread.waiting(), what="nothing waits there any more")
     assert words(spread.witness)[f"call{GATED}"] == 1
@@ -106,8 +117,7 @@ def test_a_drain_gives_back_what_waits_at_once_and_finishes_what_runs(
 def test_what_waits_behind_another_is_cancelled_with_its_run_before_it_begins(
     patient: Deployment, tmp_path: Path
 ) -> None:
-    spread = Spread(patient, tmp_path)
-    spread.is_held_up()
+    spread = held_up(patient, tmp_path)
     before = words(spread.witness)
     patient.post(f"/runs/{spread.id}/cancel")
     patient.wait_for_run(spread.id, "cancelled")

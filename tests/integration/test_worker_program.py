@@ -117,6 +117,7 @@ async def test_an_odd_answer_after_the_first_session_is_a_proxy_and_waited_out(
     agent = AgentProcess(server, tmp_path / "state").start()
     try:
         await server.attached()
+        await until(lambda: "attached to" in agent.log, "it knows that it is attached")
         server.status = status
         server.cut()
         await until(lambda: agent.log.count(f"the server answered {status}") >= 2, "it keeps trying")
