@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import MAGIC_NUMBER, cache_from_source
@@ -20,6 +18,7 @@ from .checkout import Checkout
 from .nearby import Nearby
 from .state import StateDirectory
 from .transfer import Claim, Corrupt, Transfer, TransferFailed, file_digest
+from .unpacking import remove_tree, unpack
 
 TREES_MAX = 20
 """Unpacked bundles (and runtimes) that are kept."""
@@ -195,7 +194,7 @@ class Cache:
         archive = home.with_suffix(".zip")
         await self._bring(digest, lambda: self._transfer.get(path, digest, archive, claim))
         try:
-            await self._in_thread(lambda: _unpack(archive, home, read_only))
+            await self._in_thread(lambda: unpack(archive, home, read_only))
         except (OSError, zipfile.BadZipFile) as error:
             raise NotFetched(f"cannot unpack {digest}: {error}") from error
         finally:
@@ -263,31 +262,5 @@ def is_compiled(home: Path) -> bool:
     return True
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory, read-only or not."""
-    for directory, _, _ in os.walk(path):
-        os.chmod(directory, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
-
-
 def _newest_first(directory: Path) -> list[Path]:
     return sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-
-
-def _unpack(archive: Path, home: Path, read_only: bool) -> None:
-    temporary = Path(tempfile.mkdtemp(dir=home.parent, prefix=".unpacking-"))
-    try:
-        with zipfile.ZipFile(archive) as bundle:
-            bundle.extractall(temporary)
-        if read_only:
-            for directory, _, files in os.walk(temporary):
-                for name in files:
-                    os.chmod(os.path.join(directory, name), 0o444)
-                if directory != str(temporary):
-                    os.chmod(directory, 0o555)
-        os.rename(temporary, home)
-        if read_only:
-            os.chmod(home, 0o555)
-    finally:
-        if temporary.exists():
-            remove_tree(temporary)
