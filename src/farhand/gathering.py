@@ -171,7 +171,7 @@ class FileSending:
             await send_file(path, size, transport.get_extra_info("socket").fileno())
         except ConnectionError:
             transport.abort()
-        except BaseException:
+        except BaseException:  # a cancellation too: what the head has promised will not come
             transport.abort()
             raise
 

@@ -274,7 +274,7 @@ def reading(values: Iterable[Any]) -> Generator[None]:
     streams = [value for value in values if isinstance(value, Stream)]
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # whatever user code made of the end of its stream
         broken = _broken_of(streams)
         if broken is None or error is broken:
             raise

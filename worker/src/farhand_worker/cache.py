@@ -47,9 +47,7 @@ class Cache:
         self._nearby = nearby
         self._python = python
         self._threads = ThreadPoolExecutor(4, "transfer")
-        self._uploading = ThreadPoolExecutor(
-            4, "upload"
-        )  # apart, so that no job waits behind them for its code
+        self._uploading = ThreadPoolExecutor(4, "upload")  # apart: no job waits behind them for its code
         self._running: Dict[str, asyncio.Task[Path]] = {}
         self._trees: Dict[str, Path] = {}
         self.children: Set[int] = set()
