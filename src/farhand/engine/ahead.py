@@ -119,7 +119,7 @@ class Ahead:
 
     def room(self, job: Job, member: Member) -> int:
         """How many like ``job`` may wait on one slot of a worker, behind the one that runs."""
-        if not member.ahead or not is_plain(job) or not takes_work(member) or member.reserved is not None:
+        if not member.ahead or not is_plain(job) or not member.takes_work or member.reserved is not None:
             return 0
         return min(member.ahead, self._of(job).room)
 
@@ -164,7 +164,7 @@ class Recalls:
             self._timer = asyncio.get_running_loop().call_later(RECALL_AFTER_S, self._recall)
 
     def _idle(self) -> list[Member]:
-        return [member for member in self._fleet if takes_work(member) and member.candidate.room > 0]
+        return [member for member in self._fleet if member.takes_work and member.candidate.room > 0]
 
     def _recall(self) -> None:
         """Ask the later half of what waits on each slot back, as far as there are free ones for it."""
@@ -186,11 +186,6 @@ def _ask_back(member: Member, waiting: list[Holding]) -> int:
             holding.recalled = True
             member.link.send(protocol.Recall(holding.job.id, holding.lease))
     return len(waiting)
-
-
-def takes_work(member: Member) -> bool:
-    """Whether a worker is there and takes what is new."""
-    return member.state == ONLINE and member.link is not None and not member.draining
 
 
 def is_plain(job: Job) -> bool:

@@ -15,7 +15,7 @@ from ..store.services import anchor_of
 from .bus import Bus
 from .consequences import Consequences
 from .fleet import Fleet
-from .member import ONLINE, Holding, Member
+from .member import Holding, Member
 from .queue import Queue
 
 _SETTLED = frozenset({"healthy", "down", "stopped"})
@@ -124,7 +124,7 @@ class Hosting:
         if held is None:
             return ServiceStatus(self._waiting(service, service.job))
         member = held[0]
-        if member.link is None or member.state != ONLINE:
+        if not member.attached:
             message = f"its worker {member.name} is not heard of"
             return ServiceStatus(replace(service, state="degraded", reason="no_worker", message=message))
         if service.state != "healthy" or service.port is None:

@@ -228,7 +228,7 @@ class Machines(Beyond):
     def is_online(self, machine: Machine) -> bool:
         """Whether its worker is there."""
         member = self.fleet.get(machine.name)
-        return member is not None and member.state == ONLINE and member.link is not None
+        return member is not None and member.attached
 
     def is_lost(self, machine: Machine) -> bool:
         """Whether its worker is not heard of, and may come back."""

@@ -128,6 +128,16 @@ class Member:
         return self.leaving or self.drained_by != ""
 
     @property
+    def attached(self) -> bool:
+        """Whether it has a session, and is heard of."""
+        return self.state == ONLINE and self.link is not None
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether it is there and takes what is new."""
+        return self.attached and not self.draining
+
+    @property
     def busy(self) -> int:
         """Slots taken or promised."""
         return self.candidate.in_use.slots

@@ -18,7 +18,7 @@ from ..lifecycle import Ending
 from ..store import Store
 from .consequences import Consequences
 from .fleet import Fleet
-from .member import ONLINE, Holding, Member
+from .member import Holding, Member
 from .service import Service, Wakeup, delay_until
 
 log = logging.getLogger("farhand")
@@ -94,8 +94,7 @@ class Overdue(Service):
 
     def _can_be_asked(self, member: Member, holding: Holding) -> bool:
         fresh = time.monotonic() - (member.heard_at or 0.0) <= 2 * self._fleet.times.heartbeat_s
-        attached = member.link is not None and member.state == ONLINE
-        return attached and fresh and holding.job.id not in member.behind
+        return member.attached and fresh and holding.job.id not in member.behind
 
     async def _end(self, member: Member, holding: Holding, ending: Ending) -> None:
         job, lease = holding.job, holding.lease

@@ -196,11 +196,8 @@ def _record_value(made: Call, value: Any, began: float, attempts: int) -> None:
             size = encoding.size_of(body)
         except NotSerializable as error:
             made.why_not_kept = str(error)
-        if run.masker is not None:
-            from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
-
-            if taken_back(run, body):
-                made.why_not_kept, body, digests = "it holds a secret", None, []
+        if body is not None and run.withholds(body):
+            made.why_not_kept, body, digests = "it holds a secret", None, []
     run.ledger.remember(key, value)
     if not recorder.recording:
         return

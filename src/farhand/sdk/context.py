@@ -174,6 +174,14 @@ class Run:
         """One line of the log, in farhand's own words."""
         self.recorder.write(events.log(time.time(), text, "log", level, task, nested))
 
+    def withholds(self, body: Dict[str, Any]) -> bool:
+        """Whether an encoded value holds a secret and so must not be recorded; its blob is removed."""
+        if self.masker is None:
+            return False
+        from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
+
+        return taken_back(self, body)
+
     def wait_for_calls(self) -> None:
         """Wait for every call that was submitted; a failure that nobody has looked at is said."""
         self.pool.wait()

@@ -153,16 +153,10 @@ def _writing(frame: Frame, along: FrozenSet[str]) -> Callable[..., None]:
         digests: List[str] = []
         if step == "value":
             body["value"], digests = encoding.encode(value, run.recorder.blobs)
-            _refuse_secrets(run, name, body["value"])
+            if run.withholds(body["value"]):
+                raise NotSerializable(
+                    f"a value of the stream {name!r} holds a secret; let its reader declare it"
+                )
         run.recorder.write(events.line("yielded", body, digests), urgent)
 
     return write
-
-
-def _refuse_secrets(run: Run, name: str, body: Dict[str, Any]) -> None:
-    if run.masker is None:
-        return
-    from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
-
-    if taken_back(run, body):
-        raise NotSerializable(f"a value of the stream {name!r} holds a secret; let its reader declare it")

@@ -20,11 +20,7 @@ Outcome = Dict[str, Any]
 
 def _refuse_secrets(made: Call, args: Dict[str, Any]) -> None:
     """Arguments are stored and shown, and masked ones would be of no use."""
-    if made.run.masker is None:
-        return
-    from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
-
-    if taken_back(made.run, args):
+    if made.run.withholds(args):
         raise NotSerializable(
             f"an argument of {made.step.name} holds a secret; declare it with @task(secrets=[…]) and let "
             f"{made.step.name} read it"

@@ -208,9 +208,7 @@ def without_secrets(run: Run, body: Dict[str, Any], digests: List[str]) -> Tuple
     """A result as it may be recorded: what holds a secret and cannot be masked in part is left out."""
     if run.masker is None or (body["enc"] == "json" and "text" in body):
         return body, digests
-    from .secrets import taken_back  # noqa: PLC0415 - secrets are for those who use them
-
-    if not taken_back(run, body):
+    if not run.withholds(body):
         return body, digests
     run.log("the result is not recorded: it holds a secret", "warning")
     return {"enc": "json", "text": "null"}, []

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import List, Set
 
 from .multiplex import Broken, Multiplex, join
+from .trees import LINUX, parents
 
 COMMAND = "relay"
 PORT_TAKEN = 4
@@ -136,23 +137,14 @@ def end_predecessors(name: str) -> None:
 
 def _relays(name: str) -> List[int]:
     """The processes of this user that are relays of this name, but for this one and what it runs under."""
+    if not LINUX:
+        return []  # nothing is known of what other processes are
+    above = parents()
     own, pid = {os.getpid()}, os.getppid()
     while pid > 1 and pid not in own:
         own.add(pid)
-        pid = _parent(pid)
-    return [pid for pid in _pids() if pid not in own and _is_relay(pid, name)]
-
-
-def _pids() -> List[int]:
-    with contextlib.suppress(OSError):
-        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()]
-    return []  # no Linux: nothing is known of other processes
-
-
-def _parent(pid: int) -> int:
-    with contextlib.suppress(OSError):
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return 0
+        pid = above.get(pid, 0)
+    return [pid for pid in above if pid not in own and _is_relay(pid, name)]
 
 
 def _is_relay(pid: int, name: str) -> bool:

@@ -77,7 +77,7 @@ class Slurm:
         lines: list[parsing.Line] = []
         for cluster in sorted(
             clusters, reverse=True
-        ):  # by name first: of one job listed twice the first counts
+        ):  # by name first: of one job told twice the first counts
             where = [f"--clusters={cluster}"] if cluster else []
             words = ["squeue", "--noheader", "--states=all", f"--format={parsing.FORMAT}", *where]
             outcome = await self._client.call([*words, f"--name={names}"])
