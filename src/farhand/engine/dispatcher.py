@@ -253,10 +253,10 @@ class Dispatcher(Service):
             if not left or any(holding.job.blocked for holding in left) or self._waits_to_go_on(member):
                 continue
             like = replace(left[0].job, attempt=0)
-            most = self._ahead.room(like, member)
-            lane = self._ahead.next_for(member, like) if len(left) - 1 <= most // 2 else None
+            most, there = self._ahead.room(like, member), len(left) - 1 + member.joining[line]
+            lane = self._ahead.next_for(member, like) if there <= most // 2 else None
             if lane is not None:
-                self._hand_over(self._send_ahead(like, lane, member, most + 1 - len(left), line))
+                self._hand_over(self._send_ahead(like, lane, member, most - there, line))
 
     def _waits_to_go_on(self, member: Member) -> bool:
         """Whether a slot of a worker is for a job that was blocked."""

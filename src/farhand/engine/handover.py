@@ -120,6 +120,8 @@ class HandOver:
 
     def share(self, job: Job, chosen: Chosen, behind: int | None) -> Grant:
         """A place on a slot that another has: on one that is held, or on that of the grant before."""
+        if behind is not None:
+            chosen.member.joining[behind] += 1
         return Grant(job, chosen, chosen.member.link, behind=behind, follows=behind is None)
 
     def begin(self, grants: list[Grant]) -> None:
@@ -180,6 +182,8 @@ class HandOver:
 
     def withdraw(self, grant: Grant) -> None:
         """Promise nothing any more."""
+        if grant.behind is not None:
+            grant.chosen.member.joined(grant.behind)
         if grant.shares:
             return
         grant.chosen.member.settle(grant.job.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -68,8 +69,9 @@ _SEEN = frozenset({"labels", "parallel", "inventory", "state", "leaving", "drain
 @dataclass(eq=False)
 class Member:
     """One worker. ``heard_at``, ``closed_at``: monotonic seconds; ``promises``: jobs whose leases are being
-    made, with what each will take; ``parting``: leases whose end is being recorded; ``reserved``: who has
-    its next free amounts; ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a
+    made, with what each will take; ``joining``: how many leases are being made of those who will share a
+    slot, by the lease that has it; ``parting``: leases whose end is being recorded; ``reserved``: who has its
+    next free amounts; ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a
     message; ``behind``: the jobs of which it has not told everything yet, as its last heartbeat said;
     ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
     when its machine is taken away; ``away_at``: since when it is offline (seconds since the epoch);
@@ -108,6 +110,7 @@ class Member:
     behind: frozenset[str] = frozenset()
     skew_s: float | None = None
     promises: dict[str, Lease] = field(default_factory=dict[str, Lease])
+    joining: Counter[int] = field(default_factory=Counter[int])
     holdings: dict[int, Holding] = field(default_factory=dict[int, Holding])
     lines: dict[int, dict[int, Holding]] = field(default_factory=dict[int, dict[int, Holding]])
     parting: set[int] = field(default_factory=set[int])
@@ -229,6 +232,12 @@ class Member:
         """The lease was made, or was not."""
         self.promises.pop(job_id, None)
         self._candidate = None
+
+    def joined(self, line: int) -> None:
+        """The lease of one who is to share a slot was made, or was not."""
+        self.joining[line] -= 1
+        if not self.joining[line]:
+            del self.joining[line]
 
     def hold(self, holding: Holding) -> None:
         """Count a lease."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -212,3 +213,14 @@ async def test_reports_that_come_together_are_one_transaction_and_so_is_what_fol
     assert await world.reports.record_all(frames, "box") == (2, 2, 2, 2)
     assert world.store.database.operations == before + 1
     assert len(world.fleet.member("box").left_in(frames[0].lease)) > 4
+
+
+async def test_what_is_on_its_way_to_a_slot_counts_as_there(world: World) -> None:
+    _, link = await mapped(world, *keys(200))
+    await world.report(await held(world, link, 0), *ran())
+    leader = link.of(protocol.Assign)[1].lease
+    first = [await held(world, link, number) for number in range(1, len(assigned(link)))]
+    member = world.fleet.member("box")
+    await asyncio.gather(*(world.report(job, *ran()) for job in first[:-1]))  # none of them is recorded yet
+    assert 1 < len(member.left_in(leader)) <= protocol.AHEAD_MAX + 1
+    assert not member.joining
