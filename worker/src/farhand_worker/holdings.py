@@ -10,10 +10,10 @@ from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type, Union
 
-from .blobs import NotFetched, hex_of
 from .cache import Cache
 from .checkout import Checkout
 from .clock import wall_now
+from .confirming import Confirmations
 from .engines import Pool
 from .fates import RETURNED
 from .hosting import Hosted
@@ -43,12 +43,9 @@ from .session import Session
 from .state import StateDirectory
 from .surroundings import Surroundings
 from .tally import Tallies
-from .transfer import Claim, TransferFailed
+from .uploads import Uploads
 
 _UPLOAD_AGAIN_S = 5.0
-_ACCEPT_SHARE = 0.1
-"""A first report within this part of the time for it says that a job was accepted; else `Accepted` does."""
-
 _SOON_S = 0.005
 """So long the report of a call that has ended waits for that of the next on its slot."""
 
@@ -97,9 +94,10 @@ class Holdings:
         self._outbox: Dict[JobKey, Reports] = {}
         self._turns: Deque[JobKey] = deque()
         self._mute: Set[JobKey] = set()
-        self._uploads: Set[Tuple[JobKey, str]] = set()
-        self._unconfirmed: Dict[JobKey, float] = {}
-        self._confirming = False
+        self._uploads = Uploads(
+            cache, background, self.wake, lambda: min(_UPLOAD_AGAIN_S, self.times.heartbeat_s)
+        )
+        self._confirmations = Confirmations(lambda job, lease: self.send(Accepted(job, lease)))
         self._waking = False
         self.lines = Lines(lambda: self.times.behind_s)
         self.handlers: Dict[Type[Any], Callable[[Any], None]] = {
@@ -252,35 +250,11 @@ class Holdings:
                 self._turns.append(key)
             if batch is None and reports.stuck:
                 self._lost(key, reports)
-            for digest in reports.wanted:
-                self._upload(key, digest)
+            self._uploads.want(reports)
             if batch is not None:
-                self._unconfirmed.pop(key, None)
+                self._confirmations.said(key)
                 return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
         return None
-
-    def _upload(self, key: JobKey, digest: str) -> None:
-        if (key, digest) not in self._uploads and digest not in self._outbox[key].lost:
-            self._uploads.add((key, digest))
-            self._background(self._bring(key, digest))
-
-    async def _bring(self, key: JobKey, digest: str) -> None:
-        reports = self._outbox[key]
-        try:
-            while not reports.gone:
-                try:
-                    await self.cache.upload(digest, reports.outgoing / hex_of(digest), Claim(*key))
-                    reports.uploaded.add(digest)
-                    return
-                except TransferFailed as error:
-                    _log.warning("job %s: %s; trying again in %g s", key[0], error, _UPLOAD_AGAIN_S)
-                    await asyncio.sleep(min(_UPLOAD_AGAIN_S, self.times.heartbeat_s))
-                except (FileNotFoundError, NotFetched):
-                    reports.lost.add(digest)  # the lines before the one that names it are good
-                    return
-        finally:
-            self._uploads.discard((key, digest))
-            self.wake()
 
     def _lost(self, key: JobKey, reports: Reports) -> None:
         _log.error("job %s: a value it had saved is no longer on this disk", key[0])
@@ -318,24 +292,9 @@ class Holdings:
         else:
             self._mute.add(key)
             attempt.line_up()
-        loop = asyncio.get_running_loop()
-        self._unconfirmed[key] = loop.time() + self.times.handoff_s * _ACCEPT_SHARE
-        if not self._confirming:
-            self._confirming = True
-            loop.call_at(self._unconfirmed[key], self._confirm)
+        self._confirmations.expect(key, self.times.handoff_s)
         _log.info("run %s (%s, lease %d)", message.job, message.flow, message.lease)
         self._background(attempt.run(older))
-
-    def _confirm(self) -> None:
-        """Accept what has not reported in time; one timer is under way at most, whatever their number."""
-        self._confirming = False
-        loop = asyncio.get_running_loop()
-        for key in [key for key, due_at in self._unconfirmed.items() if due_at <= loop.time()]:
-            del self._unconfirmed[key]
-            self.send(Accepted(*key))
-        if self._unconfirmed:
-            self._confirming = True
-            loop.call_at(min(self._unconfirmed.values()), self._confirm)
 
     def _recall(self, message: Recall) -> None:
         attempt = self._attempts.get((message.job, message.lease))
@@ -408,7 +367,7 @@ class Holdings:
 
     def _let_go(self, key: JobKey) -> None:
         reports = self._outbox.pop(key)
-        self._unconfirmed.pop(key, None)
+        self._confirmations.said(key)
         self._mute.discard(key)
         if key in self._turns:
             self._turns.remove(key)

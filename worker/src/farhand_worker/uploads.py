@@ -1,0 +1,57 @@
+"""What reports name, brought to the server before the lines that name it are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Callable, Coroutine, Set, Tuple
+
+from .blobs import NotFetched, hex_of
+from .cache import Cache
+from .reports import Reports
+from .transfer import Claim, TransferFailed
+
+_log = logging.getLogger("farhand.worker")
+
+
+class Uploads:
+    """Those on their way. ``done`` has reports looked at again after each; ``pause_s`` is between tries."""
+
+    def __init__(
+        self,
+        cache: Cache,
+        background: Callable[[Coroutine[Any, Any, None]], None],
+        done: Callable[[], None],
+        pause_s: Callable[[], float],
+    ) -> None:
+        self._cache = cache
+        self._background = background
+        self._done = done
+        self._pause_s = pause_s
+        self._under_way: Set[Tuple[str, int, str]] = set()
+
+    def want(self, reports: Reports) -> None:
+        """Bring what the next lines of these reports wait for, unless that is under way or lost."""
+        for digest in reports.wanted:
+            upload = (reports.job, reports.lease, digest)
+            if upload not in self._under_way and digest not in reports.lost:
+                self._under_way.add(upload)
+                self._background(self._bring(reports, digest))
+
+    async def _bring(self, reports: Reports, digest: str) -> None:
+        claim = Claim(reports.job, reports.lease)
+        try:
+            while not reports.gone:
+                try:
+                    await self._cache.upload(digest, reports.outgoing / hex_of(digest), claim)
+                    reports.uploaded.add(digest)
+                    return
+                except TransferFailed as error:
+                    _log.warning("job %s: %s; trying again in %g s", claim.job, error, self._pause_s())
+                    await asyncio.sleep(self._pause_s())
+                except (FileNotFoundError, NotFetched):
+                    reports.lost.add(digest)  # the lines before the one that names it are good
+                    return
+        finally:
+            self._under_way.discard((*claim, digest))
+            self._done()
