@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from farhand_worker.distributions import environment_digest
 
-from . import loading, loggers, restore, secrets
+from . import loading, loggers, restore, secrets, sharing
 from .channel import Channel
 from .context import STOPPED
 from .output import streams
@@ -24,7 +24,7 @@ Header = Dict[str, Any]
 _STOPPED_CODE = 143
 _UNLIMITED = float("inf")
 
-PRELOADED = (loggers, secrets, mimetypes)
+PRELOADED = (loggers, secrets, sharing, mimetypes)
 """Loaded with the engine, so that nothing of a project can take the place of what they import."""
 
 

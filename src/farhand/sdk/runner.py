@@ -24,6 +24,7 @@ from .output import streams
 from .placing import Placer
 from .restore import Snapshot, end_descendants, threads_now, threads_remain
 from .script import without_secrets
+from .sharing import Sharing
 from .spool import Spool
 from .steps import Step
 
@@ -79,7 +80,7 @@ class Job:
         self._run.place = self.placer.place
         self._root = Path(header["bundle_dir"])
         shared = header.get("shared_paths")
-        self._sharing = None if shared is None else _sharing(self._frame, shared)
+        self._sharing = None if shared is None else Sharing(self._frame, shared)
         self._run.local_path = None if self._sharing is None else self._sharing.look
 
     @property
@@ -290,12 +291,6 @@ def _perform(step: Step[Any], _key: str, given: Any, limits: Limits) -> Any:
 
     # The loop keeps the time, unless it is blocked.
     return limits.run(lambda: aio.run_body(step, limits, *args, **kwargs), None, LOOP_S)
-
-
-def _sharing(frame: Frame, shared: List[str]) -> Any:
-    from .sharing import Sharing  # noqa: PLC0415 - for engines of machines that share no disk with the server
-
-    return Sharing(frame, shared)
 
 
 def _call_hook(step: Step[Any], key: str, summary: Any, limits: Limits) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path, PurePath
-from typing import Any, Iterator, List, Sequence
+from typing import Any, Callable, Iterator, List, Sequence
 
 from . import events
 from .context import Frame
@@ -34,10 +34,13 @@ def paths_in(value: Any) -> Iterator[PurePath]:
             waiting += list(found)[:LOOKED_AT_MAX]
 
 
-def unshared(value: Any, shared: Sequence[str], cwd: Path) -> List[str]:
+def unshared(value: Any, shared: Sequence[str], cwd: Callable[[], Path]) -> List[str]:
     """The paths in a value that lie outside every shared directory; relative ones are those of ``cwd``."""
+    paths = list(paths_in(value))
+    if not paths:
+        return []
     places = [Path(place) for place in shared]
-    found = {str(path): Path(os.path.normpath(cwd / path)) for path in paths_in(value)}
+    found = {str(path): Path(os.path.normpath(cwd() / path)) for path in paths}
     return sorted(
         name
         for name, path in found.items()
@@ -55,7 +58,7 @@ class Sharing:
 
     def look(self, value: Any) -> None:
         """Tell of the paths in a value, by an event and in the log."""
-        for path in unshared(value, self._shared, Path.cwd()):
+        for path in unshared(value, self._shared, Path.cwd):
             if path in self._told:
                 continue
             self._told.append(path)

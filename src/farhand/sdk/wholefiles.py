@@ -7,7 +7,6 @@ import errno
 import fcntl
 import io
 import os
-import secrets
 from typing import Any, Callable, Optional, Tuple, Type
 
 _MARK = "writing-"
@@ -65,7 +64,7 @@ def _drown(fd: int) -> None:
 def begun(start: str) -> Tuple[int, str]:
     """A new file of this beginning that its writer has locked."""
     while True:
-        path = start + secrets.token_hex(6)
+        path = start + os.urandom(6).hex()
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         locked = _locked(fd)
         if locked is None or (locked and _is_there(fd, path)):

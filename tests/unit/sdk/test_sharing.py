@@ -32,4 +32,4 @@ CWD = Path("/scratch/job")
 def test_only_a_path_outside_every_shared_directory_is_told(
     value: Any, shared: list[str], told: list[str]
 ) -> None:
-    assert unshared(value, shared, CWD) == told
+    assert unshared(value, shared, lambda: CWD) == told

@@ -17,9 +17,10 @@ from .state import StateDirectory
 from .stems import Stem, Stems
 from .warden import CHANNEL_FD
 from .warden_link import Start, WardenLink
+from .warm import Warm
 
-JOBS_MAX = 100
-"""Jobs one engine executes before it is retired."""
+JOBS_MAX = 1000
+"""Jobs one engine executes before it is retired. One that has grown too large is retired sooner."""
 
 _STARTS_MIN = 2
 """So many engines start at once, or as many as there are cores; more would only starve agent and warden."""
@@ -30,7 +31,7 @@ IDLE_S = 60.0
 READY_S = 60.0
 """How long an engine may take to begin, before any user code is loaded."""
 
-SUCCESSOR_AHEAD = 20
+SUCCESSOR_AHEAD = 50
 """An engine's successor is started this many jobs before its last, so that no job waits for it."""
 
 _QUIT_S = 5.0
@@ -119,6 +120,11 @@ class Engine:
         self._pipe = -1
         self.channel = Channel(self._frame, lambda: None)
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can be given a job."""
+        return self.ready.done() and self.end is None
+
     def hide(self, value: str) -> None:
         """Mask ``value`` in all that comes out of this engine from now on."""
         if self._output.mask is None:
@@ -203,7 +209,7 @@ class Pool:
         self._starts = asyncio.Semaphore(max(_STARTS_MIN, os.cpu_count() or 1))
         self.began: Optional[Callable[[str, List[str]], None]] = None
         self._stems = Stems(python, self._start_stem, self._say, self.kill)
-        self._idle: List[Engine] = []
+        self._warm: Warm[Engine] = Warm()
         self._starting: Optional[asyncio.Future[None]] = None
         self.engines: Dict[str, Engine] = {}
         self.warden: Optional[WardenLink] = None
@@ -214,14 +220,12 @@ class Pool:
 
     def warm(self, key: Key, occupant: Occupant) -> Optional[Engine]:
         """An engine of this kind that has nothing to do, if there is one; it reports to ``occupant``."""
-        for engine in reversed(self._idle):
-            if engine.key == key and engine.end is None:
-                self._idle.remove(engine)
-                if engine.timer is not None:
-                    engine.timer.cancel()
-                engine.occupant = occupant
-                return engine
-        return None
+        engine = self._warm.take(key)
+        if engine is not None:
+            if engine.timer is not None:
+                engine.timer.cancel()
+            engine.occupant = occupant
+        return engine
 
     def plant(self) -> None:
         """Engines will be needed: load what can be loaded before there is a runtime."""
@@ -284,19 +288,22 @@ class Pool:
             self._retire(engine)
             return
         self._keep_warm(engine)
-        while len(self._idle) > self.idle_max:
-            self._retire(self._idle[0])
+        for longest in self._warm.beyond(self.idle_max):
+            self._retire(longest)
         if engine.jobs == JOBS_MAX - SUCCESSOR_AHEAD:
             self._starting = asyncio.ensure_future(self._start_successor(engine))
 
     def _keep_warm(self, engine: Engine) -> None:
-        self._idle.append(engine)
+        self._warm.put(engine)
+        self._retire_when_idle(engine)
+
+    def _retire_when_idle(self, engine: Engine) -> None:
         engine.timer = asyncio.get_running_loop().call_later(IDLE_S, self._retire, engine)
 
     def environment_changed(self, digest: str) -> None:
         """Something was installed or removed: engines that do not know of it take no more jobs."""
         self._environment = digest
-        for engine in [engine for engine in self._idle if engine.environment != digest]:
+        for engine in self._warm.outdated(digest):
             self._retire(engine)
 
     def _note(self, engine: Engine) -> None:
@@ -340,7 +347,7 @@ class Pool:
             if engine.occupant is None and set(engine.key.devices or ()) & set(devices)
         ]
         for engine in done:
-            if engine in self._idle:
+            if engine in self._warm:
                 self._retire(engine)
         for engine in done:
             await engine.gone.wait()
@@ -348,10 +355,12 @@ class Pool:
     async def _start_successor(self, engine: Engine) -> None:
         """Have the next engine of this kind ready by the time this one retires."""
         successor = await self._spawn(engine.key, engine.runtime)
+        if engine.end is None:
+            self._warm.put_behind(successor, engine)
+        else:
+            self._keep_warm(successor)
         await successor.ready
         self._note(successor)
-        if successor.end is None:
-            self._keep_warm(successor)
 
     async def _spawn(self, key: Key, runtime: Path) -> Engine:
         engine = self._new(key, runtime)
@@ -403,8 +412,7 @@ class Pool:
         self._gone(engine, Ended(None, 9, "warden"))
 
     def _retire(self, engine: Engine) -> None:
-        if engine in self._idle:
-            self._idle.remove(engine)
+        self._leave_warm(engine)
         if engine.timer is not None:
             engine.timer.cancel()
         engine.channel.send("quit")
@@ -423,6 +431,11 @@ class Pool:
 
     def _gone(self, engine: Engine, end: Ended) -> None:
         self.engines.pop(engine.id, None)
-        if engine in self._idle:
-            self._idle.remove(engine)
+        self._leave_warm(engine)
         engine.finish(end)
+
+    def _leave_warm(self, engine: Engine) -> None:
+        """It takes no more jobs; its successor, if it has one, takes them from now on."""
+        successor = self._warm.drop(engine)
+        if successor is not None:
+            self._retire_when_idle(successor)
