@@ -5,8 +5,9 @@ One public method is one transaction. `Store` has an attribute a noun, each with
 - `database` (with `writer`, `readers`, `guard`, `lock`, `migrate`) is how a database is used: one thread
   writes, and operations that wait share a commit; `session` is what it asks of a dialect, `sqlite` and
   `postgresql` are the two there are;
-- `moves` has the compare-and-sets by which anything changes state, `endings` what the end of an attempt
-  brings about, `batch` what reports of jobs and of scripts have in common;
+- `moves` has the compare-and-sets by which anything changes state, `reported` what the events of a report
+  change, `endings` what the end of an attempt brings about and `closing` what ends with a run or a call,
+  `batch` what reports of jobs and of scripts have in common;
 - `retention` is what deletes records, in small pieces;
 - `changes` is what a transaction tells its caller to act on, `rows` how records become rows.
 

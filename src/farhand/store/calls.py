@@ -13,7 +13,7 @@ from ..model import Ask, Job, JobSettings, Json, TaskRun
 from . import nested
 from .batch import Batch
 from .changes import PlacedOutcome
-from .endings import call_error
+from .closing import call_error
 from .flavors import with_flavor
 from .rows import JOBS, TASK_RUNS
 from .run_blobs import digests_of

@@ -18,8 +18,8 @@ from ..lifecycle import RUN, Ending, Standing, conclude, is_terminal
 from ..model import Run
 from .batch import STREAMING, Batch, ending_of, unexpected
 from .changes import Changes, Effects
+from .closing import close_called, close_tasks, left_behind
 from .database import Database
-from .endings import close_called, close_tasks, left_behind
 from .guard import Connection
 from .moves import load_run, move_run, note_run
 from .rows import RUNS, optional_json, storable

@@ -12,8 +12,8 @@ from ..model import Attempt, AuditEntry, Job, Page, Run
 from .audit import add_entry
 from .changes import Changes, Effects, Leased
 from .claims import Claim
+from .closing import cancel_run
 from .database import Database
-from .endings import cancel_run
 from .guard import Connection, Variants
 from .jobs import add_attempt, columns_of_lease
 from .moves import add_notes, moved_run, note_run, noted
