@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from .. import __version__
 from ..engine.services import Services
@@ -80,13 +81,18 @@ _GROUPS = (
 
 
 class Api(FastAPI):
-    """The framework, with our table of routes in place of its own."""
+    """The framework, with our table of routes in place of its own, and one way past all of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: WebSettings) -> None:
         super().__init__(title="farhand", version=__version__, openapi_url=None, redirect_slashes=False)
         own = [*(group.router for group in (health, prometheus, *PAGES))]
         self.table = Table([*((API, group.router) for group in _GROUPS), *(("", group) for group in own)])
         self.router.routes.append(self.table)
+        self._entrance = Quick(super().__call__, Guard(self, settings), self.state)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._entrance(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document. The first time it takes a second, which belongs on a thread."""
@@ -103,7 +109,7 @@ def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     ``app.state.sessions.link()`` gives the relative address that signs a browser in.
     """
     settings = settings or WebSettings()
-    app = Api()
+    app = Api(settings)
     app.state.services = services
     app.state.settings = settings
     app.state.sessions = Sessions(settings, generation=lambda: services.tokens.generation)
@@ -112,13 +118,11 @@ def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     app.state.templates = environment()
     handlers.install(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    quick: Any = Quick
     quick_artifacts: Any = QuickArtifacts
     audited: Any = audit.Audited
     proxied: Any = Proxied
     guard: Any = Guard
     app.add_middleware(quick_artifacts)
-    app.add_middleware(quick)
     app.add_middleware(audited)
     app.add_middleware(proxied)
     app.add_middleware(guard, settings=settings)

@@ -93,9 +93,21 @@ async def _record(request: Request, status: int, headers: Headers) -> None:
     subject = noted.pop("subject", state.subject)
     if status in (201, 202) and "location" in headers:
         noted["made"] = headers["location"].rpartition("/")[2]
-    services: Services = request.app.state.services
+    await tell(request.app.state.services, who, _address(request), action, subject, status, noted)
+
+
+async def tell(
+    services: Services,
+    who: Identity,
+    address: str,
+    action: str,
+    subject: str,
+    status: int,
+    noted: dict[str, Any],
+) -> None:
+    """Write an entry. That it cannot be written is logged, and no more."""
     try:
-        await services.audit.add(who, _address(request), action, subject, status, noted)
+        await services.audit.add(who, address, action, subject, status, noted)
     except FarhandError as error:  # the change itself is done or refused; its answer must not be lost too
         log.error("no audit entry could be written for %s %s: %s", action, subject, error)
 

@@ -44,7 +44,8 @@ HEADERS = {
 }
 """Set on every answer that does not set them itself."""
 
-_RAW = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+RAW_HEADERS = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+"""The same as they go out."""
 
 
 class Guard:
@@ -60,7 +61,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         at_service = self._hosts.service(Headers(scope=scope).get("host", "")) != ""
-        inside = scope if at_service else self._without_base_path(scope)
+        inside = scope if at_service else self.inside(scope)
         refusal = self._refusal(scope, None if at_service else address_of(inside["path"]))
         if refusal is not None:
             await _refuse(scope, receive, send, *refusal)
@@ -77,6 +78,16 @@ class Guard:
         if scope["type"] == "http":
             receive, send = self._limited(scope, receive), with_headers(send)
         await self.app(scope, receive, send)
+
+    @property
+    def body_bytes_max(self) -> int:
+        """What the body of most requests may have."""
+        return self._settings.body_bytes_max
+
+    def admits(self, scope: Scope) -> bool:
+        """Whether a request is for this server itself, and there is nothing against it."""
+        at_service = self._hosts.service(Headers(scope=scope).get("host", ""))
+        return not at_service and self._refusal(scope, None) is None
 
     def _refusal(self, scope: Scope, service: Address | None) -> tuple[str, str] | None:
         headers = Headers(scope=scope)
@@ -95,7 +106,8 @@ class Guard:
             return "cross_origin", "requests from pages of other origins may not change anything here"
         return None
 
-    def _without_base_path(self, scope: Scope) -> Scope:
+    def inside(self, scope: Scope) -> Scope:
+        """The scope without a base path that a proxy left on it."""
         base = self._settings.base_path.rstrip("/")
         path: str = scope["path"]
         if not base or not path.startswith(base + "/"):
@@ -142,7 +154,7 @@ def with_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             given = message.get("headers", ())
             names = {name for name, _ in given}
-            message["headers"] = [*given, *(header for header in _RAW if header[0] not in names)]
+            message["headers"] = [*given, *(header for header in RAW_HEADERS if header[0] not in names)]
         await send(message)
 
     return sending

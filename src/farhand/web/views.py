@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from starlette.responses import Response
 
 from ..model import Attempt, Event, Page, Run, TaskRun
 
+_encode = msgspec.json.Encoder().encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -24,11 +26,16 @@ class JsonResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
-        """The body. Text that is not Unicode (lone surrogates of odd bytes) is shown with U+FFFD."""
-        try:
-            return msgspec.json.encode(content)
-        except UnicodeEncodeError:
-            return msgspec.json.encode(_as_unicode(content))
+        """The body."""
+        return encoded(content)
+
+
+def encoded(content: Any) -> bytes:
+    """JSON. Text that is not Unicode (lone surrogates of odd bytes) is shown with U+FFFD."""
+    try:
+        return _encode(content)
+    except UnicodeEncodeError:
+        return _encode(_as_unicode(content))
 
 
 def _as_unicode(value: Any) -> Any:
@@ -92,22 +99,20 @@ class RunDetail(RunView):
 
 def run_view(run: Run) -> RunView:
     """A run for the API."""
-    return RunView(**_run_fields(run))
+    return RunView(*_run_fields(run))
 
 
 def run_detail(run: Run, attempts: list[Attempt]) -> RunDetail:
     """A run for the API with its attempts."""
-    return RunDetail(**_run_fields(run), attempts=attempts)
+    return RunDetail(*_run_fields(run), attempts=attempts)
 
 
-def _run_fields(run: Run) -> dict[str, Any]:
-    shown = {name: getattr(run, name) for name in _AS_THEY_ARE}
-    return shown | {
-        "params": msgspec.Raw(run.params.encode() or b"{}"),
-        "result": value_view(run.result),
-        "result_form": _form(run.result),
-        "error": error_view(run.error),
-    }
+def _run_fields(run: Run) -> list[Any]:
+    """What a view shows, in the order of its fields."""
+    shown = list(_as_they_are(run))
+    shown[_PARAMS_AT] = msgspec.Raw(run.params.encode() or b"{}")
+    shown[_RESULT_AT:] = value_view(run.result), _form(run.result), error_view(run.error)
+    return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +179,6 @@ def notice_view(kind: str, run: str | None, record: Any) -> dict[str, Any]:
     return {"kind": kind, "run": run}
 
 
-_SHAPED = frozenset({"params", "result", "result_form", "error"})
-_AS_THEY_ARE = [field.name for field in fields(RunView) if field.name not in _SHAPED]
+_NAMES = [field.name for field in fields(RunView)]
+_PARAMS_AT, _RESULT_AT = _NAMES.index("params"), _NAMES.index("result")  # its form and the error follow it
+_as_they_are = attrgetter(*_NAMES[: _RESULT_AT + 1])

@@ -41,7 +41,7 @@ def _answer(directory: Path, kind: str, body: bytes, who: str | None, **asked: A
     services = FakeServices(directory)
     app = app_over(services)
     services.runs.fails_to_start = asked.get("fails")
-    headers = {"Content-Type": kind}
+    headers = {"Content-Type": kind, **asked.get("headers", {})}
     client = caller(app, who) if who else caller(app)
     path = f"/api/v1/flows/{asked.get('flow', 'train')}/runs"
     answer = client.post(path, content=body, headers=headers)
@@ -64,6 +64,9 @@ def test_the_quick_way_answers_as_the_described_one(tmp_path: Path, body: bytes)
         (ADMIN, {"flow": "nope"}),
         (ADMIN, {"flow": "tr%61in"}),
         (ADMIN, {"fails": StoreFailed()}),
+        (ADMIN, {"headers": {"Host": "elsewhere.example"}}),
+        (ADMIN, {"headers": {"Origin": "http://elsewhere.example"}}),
+        (ADMIN, {"headers": {"Farhand-Session": "instance key"}}),
     ],
 )
 def test_it_refuses_as_the_described_one(tmp_path: Path, who: str | None, asked: dict[str, Any]) -> None:
@@ -72,13 +75,31 @@ def test_it_refuses_as_the_described_one(tmp_path: Path, who: str | None, asked:
 
 
 def test_it_is_taken_for_plain_requests_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[str] = []
+    taken: list[Any] = []
+    monkeypatch.setattr(quick_module, "_start_in", taken.append)
+    for number, (kind, more) in enumerate(
+        [
+            (QUICK, {}),
+            (DESCRIBED, {}),
+            (QUICK, {"Farhand-Session": "i k"}),
+            (QUICK, {"Origin": "http://elsewhere.example"}),
+            (QUICK, {"Host": "elsewhere.example"}),
+            (QUICK, {"Authorization": "Basic x"}),
+        ]
+    ):
+        _answer(tmp_path / str(number), kind, b"{}", ADMIN, headers=more)
+    assert len(taken) == 1
 
-    async def starting(request: Any, name: str, *_: Any) -> Any:
-        taken.append(name)
-        raise StoreFailed
 
-    monkeypatch.setattr(quick_module, "start_run", starting)
-    for kind in (QUICK, DESCRIBED):
-        _answer(tmp_path / kind[-1], kind, b"{}", ADMIN)
-    assert taken == ["train"]
+def test_a_failure_after_the_run_is_stored_is_answered_as_any_other(tmp_path: Path) -> None:
+    services = FakeServices(tmp_path)
+    app = app_over(services)
+
+    async def start(*_: Any, told: Any) -> Any:
+        told.written = True
+        raise RuntimeError("later")
+
+    services.runs.start = start  # type: ignore[method-assign]
+    answer = caller(app, ADMIN).post("/api/v1/flows/train/runs", json={})
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert answer.headers["cache-control"] == "no-store"
