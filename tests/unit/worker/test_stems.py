@@ -16,7 +16,7 @@ import pytest
 import farhand
 import farhand_worker
 from farhand_worker import seed, stems
-from farhand_worker.engines import Ended
+from farhand_worker.engine import Ended
 from farhand_worker.stems import Stems
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not stems.LINUX, reason="stems are of Linux")]

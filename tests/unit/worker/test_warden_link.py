@@ -30,7 +30,9 @@ def _modules(*arguments: str) -> set[str]:
     return {name for name in names if "farhand" in name or "websockets" in name}
 
 
-WANTED = {"farhand_worker", "farhand_worker.trees", "farhand_worker.warden"}
+WANTED = {"farhand_worker"} | {
+    f"farhand_worker.{name}" for name in ("alarm", "forking", "trees", "warden", "wards")
+}
 
 
 def test_the_warden_loads_itself_and_the_standard_library() -> None:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from farhand.sdk import stem as stem_module
-from farhand_worker import trees, warden
+from farhand_worker import trees
+from farhand_worker.alarm import CLOCK
 from farhand_worker.warden_link import ARGUMENTS
 from tests.harness.processes import alive
 from tests.harness.waiting import eventually
@@ -76,7 +77,7 @@ class Link:
             os.close(fd)
 
     def deadlines(self, in_s: float) -> None:
-        at = time.clock_gettime(warden.CLOCK) + in_s
+        at = time.clock_gettime(CLOCK) + in_s
         self.order("deadlines", ordinary=at, strict=at, n=1)
 
     def stem(self, name: str, program: str = STEM, **env: str) -> int:

@@ -19,7 +19,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from .blobs import NotFetched
 from .clock import wall_now
-from .engines import Command, Ended, Engine
+from .engine import Command, Ended, Engine
 from .fates import exit_of, fate_of
 from .jobs import Host, code_tree
 from .listening import Place, free_port, is_free, is_still, place_of

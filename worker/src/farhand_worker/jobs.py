@@ -11,7 +11,8 @@ from .blobs import NotFetched
 from .cache import Cache
 from .checkout import Checkout, Differs
 from .clock import wall_now
-from .engines import Ended, Engine, Key, Pool
+from .engine import Ended, Engine, Key
+from .engines import Pool
 from .fates import RETURNED, exit_of, exit_without, fate_of, was_asked_by_signal
 from .lines import Line, Lines
 from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply, Request, Times

@@ -21,7 +21,7 @@ from . import seed
 from .trees import LINUX
 
 if TYPE_CHECKING:
-    from .engines import Ended, Engine, Occupant
+    from .engine import Ended, Engine, Occupant
 
 FORK_S = 10.0
 """A stem that has not forked an engine by then is killed, and the engine is started without it."""

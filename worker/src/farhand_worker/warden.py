@@ -1,8 +1,8 @@
 """The warden: the one process that starts engines and the one that kills them.
 
-It is a child of the agent, single-threaded, and loads the standard library, `trees` and itself, so that it
-stays small and has nothing to get stuck in. The agent talks to it over a unix socket, one JSON object a line;
-descriptors for a new engine ride along.
+It is a child of the agent, single-threaded, and loads the standard library, itself and four small modules
+(`wards`, `forking`, `alarm`, `trees`), so that it stays small and has nothing to get stuck in. The agent
+talks to it over a unix socket, one JSON object a line; descriptors for a new engine ride along.
 
 What it guarantees
 ------------------
@@ -26,8 +26,6 @@ Warden → agent: ``spawned {engine, pid, forked}``, ``exited {engine, code | si
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import json
 import os
 import select
@@ -36,109 +34,12 @@ import socket
 import time
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .trees import LIBC, LINUX, become_subreaper, collect, kill_trees, own_children, set_subreaper
+from .alarm import CLOCK, alarm, set_alarm
+from .forking import fork
+from .trees import become_subreaper, collect, kill_trees, own_children
+from .wards import Child, Order, Stem
 
-CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-CHANNEL_FD = 3
-"""Where an engine finds its channel."""
-
-_PR_SET_PDEATHSIG = 1
-_CLOCK_BOOTTIME = 7
-_TFD_CLOEXEC = 0o2000000
-_TFD_NONBLOCK = 0o4000
-_TFD_TIMER_ABSTIME = 1
 _SETTLE_S = 0.5
-
-
-class _TimerSpec(ctypes.Structure):
-    _fields_ = (
-        ("interval_s", ctypes.c_long),
-        ("interval_ns", ctypes.c_long),
-        ("value_s", ctypes.c_long),
-        ("value_ns", ctypes.c_long),
-    )
-
-
-class Child:
-    """One engine: its process, the deadline it obeys, and why it was killed, if it was."""
-
-    def __init__(self, engine: str, pid: int, strict: bool) -> None:
-        self.engine = engine
-        self.pid = pid
-        self.strict = strict
-        self.killed: Optional[str] = None
-
-
-class Stem(Child):
-    """A process that engines are forked from: its socket, and the orders it has not told of yet."""
-
-    def __init__(self, engine: str, pid: int, link: socket.socket, env: Dict[str, str]) -> None:
-        super().__init__(engine, pid, strict=False)
-        link.setblocking(False)
-        self._link = link
-        self._env = env
-        self._incoming = b""
-        self.open = True
-        self.asked: Dict[str, Order] = {}
-
-    def fileno(self) -> int:
-        """For the poll."""
-        return self._link.fileno()
-
-    def ask(self, order: Order) -> bool:
-        """Pass an order on, whose descriptors stay open here; False when the stem does not take it."""
-        message, env = order.message, order.message["env"]
-        changes = {
-            name: env.get(name) for name in {**self._env, **env} if env.get(name) != self._env.get(name)
-        }
-        wanted = {"engine": message["engine"], "cwd": message["cwd"], "env": changes}
-        if not self.say(json.dumps(wanted), order.channel, order.output):
-            return False
-        self.asked[message["engine"]] = order
-        return True
-
-    def say(self, line: str, *fds: int) -> bool:
-        """Write a line, with copies of descriptors; False when the stem does not take it."""
-        text = line.encode() + b"\n"
-        try:
-            return socket.send_fds(self._link, [text], fds) == len(text)
-        except OSError:
-            return False
-
-    def said(self) -> List[Dict[str, Any]]:
-        """What it has told since."""
-        lines: List[bytes] = []
-        while self.open:
-            try:
-                text = self._link.recv(65536)
-            except BlockingIOError:
-                break
-            except ConnectionError:
-                text = b""
-            self.open = bool(text)
-            *more, self._incoming = (self._incoming + text).split(b"\n")
-            lines += more
-        return [json.loads(line) for line in lines]
-
-    def close(self) -> None:
-        """Let go of the socket."""
-        self.open = False
-        self._link.close()
-
-
-class Order:
-    """An engine that a stem was asked for: how to start it otherwise, and why it was killed, if it was."""
-
-    def __init__(self, message: Dict[str, Any], channel: int, output: int) -> None:
-        self.message = message
-        self.channel = channel
-        self.output = output
-        self.killed: Optional[str] = None
-
-    def close(self) -> None:
-        """Close the descriptors: the engine has its own."""
-        os.close(self.channel)
-        os.close(self.output)
 
 
 class Warden:
@@ -154,7 +55,7 @@ class Warden:
         self._dying: List[Stem] = []
         self._ordinary = self._strict = 0.0
         self._agent_gone = False
-        self._timer = _timer()
+        self._timer = alarm()
         self._wake, wake = socket.socketpair()
         self._wake.setblocking(False)
         wake.setblocking(False)
@@ -245,7 +146,7 @@ class Warden:
                 killed = order.killed or "deadline"
                 self._tell({"is": "exited", "engine": engine, "signal": 9, "killed": killed})
                 return
-            pid = _fork(message, order.channel, order.output)
+            pid = fork(message, order.channel, order.output)
             self._children[pid] = Child(engine, pid, strict)
             self._arm()
             self._tell({"is": "spawned", "engine": engine, "pid": pid, "forked": False})
@@ -266,7 +167,7 @@ class Warden:
         output, engine = self._fds.pop(0), message["engine"]
         link, theirs = socket.socketpair()
         try:
-            pid = _fork(message, theirs.fileno(), output, adopts=False)
+            pid = fork(message, theirs.fileno(), output, adopts=False)
             self._children[pid] = Stem(engine, pid, link, message["env"])
             self._tell({"is": "spawned", "engine": engine, "pid": pid, "forked": False})
         except OSError as error:
@@ -354,8 +255,7 @@ class Warden:
         if self._timer is None:
             return
         following = self._next_deadline() or 0.0  # zero disarms
-        spec = _TimerSpec(0, 0, int(following), int(following % 1 * 1e9))
-        LIBC.timerfd_settime(self._timer, _TFD_TIMER_ABSTIME, ctypes.byref(spec), None)
+        set_alarm(self._timer, following)
 
     def _enforce(self) -> None:
         now = time.clock_gettime(CLOCK)
@@ -432,48 +332,8 @@ class Warden:
         self._outgoing = self._outgoing[sent:]
 
 
-def _fork(message: Dict[str, Any], channel: int, output: int, adopts: bool = True) -> int:
-    """Start an engine or a stem; its process id."""
-    warden = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _become_engine(message, warden, channel, output, adopts)
-    return pid
-
-
-def _become_engine(message: Dict[str, Any], warden: int, channel: int, output: int, adopts: bool) -> None:
-    """Between fork and exec: what makes an engine an engine, whatever its program does."""
-    try:
-        os.setsid()
-        if LINUX:
-            LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-            set_subreaper(adopts)
-        if os.getppid() != warden:
-            os._exit(125)  # the warden ended before the death signal was set
-        channel = fcntl.fcntl(channel, fcntl.F_DUPFD_CLOEXEC, 10)
-        output = fcntl.fcntl(output, fcntl.F_DUPFD_CLOEXEC, 10)
-        null = fcntl.fcntl(os.open(os.devnull, os.O_RDONLY), fcntl.F_DUPFD_CLOEXEC, 10)
-        for source, target in ((null, 0), (output, 1), (output, 2), (channel, CHANNEL_FD)):
-            os.dup2(source, target)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        os.chdir(message["cwd"])
-        os.execve(message["argv"][0], message["argv"], message["env"])
-    except BaseException as error:  # noqa: BLE001 - nothing may return into the warden's code
-        os.write(2, f"cannot start {message['argv'][0]}: {error}\n".encode())
-    finally:
-        os._exit(127)
-
-
 def _wake_up(number: int, frame: object) -> None:
     """Does nothing: that the signal came is what the wake-up descriptor says."""
-
-
-def _timer() -> Optional[int]:
-    if not LINUX:
-        return None
-    fd = LIBC.timerfd_create(_CLOCK_BOOTTIME, _TFD_CLOEXEC | _TFD_NONBLOCK)
-    return fd if fd >= 0 else None
 
 
 def _ended() -> Optional[Tuple[int, int]]:
