@@ -32,8 +32,6 @@ def _files() -> Iterator[tuple[str, Path]]:
     yield "farhand_worker/distributions.py", _WORKER / "distributions.py"
     yield "farhand_worker/manifest.py", _WORKER / "manifest.py"
     yield "farhand_worker/masking.py", _WORKER / "masking.py"
-    for path in (_WORKER / "protocol").glob("*.py"):
-        yield f"farhand_worker/protocol/{path.name}", path
 
 
 def build() -> bytes:
