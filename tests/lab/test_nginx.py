@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from farhand_worker.address import parse
-from farhand_worker.invitation import accept
+from farhand_worker.joining import accept
 from tests.harness.deployment import Deployment
 from tests.harness.waiting import eventually
 from tests.lab.nginx import Nginx, behind_nginx

@@ -21,7 +21,7 @@ def worker(arguments: tuple[str, ...]) -> None:
     All options are those of the program farhand-worker; `farhand worker --help` lists them.
     """
     from farhand_worker.__main__ import main as work
-    from farhand_worker.credential import hide
+    from farhand_worker.hiding import hide
 
     if sys.argv[-len(arguments) - 1 :] == ["worker", *arguments]:
         hide(arguments)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from farhand_worker.credential import VARIABLE, Exposed, exposed, token_of
+from farhand_worker.credential import token_of
+from farhand_worker.hiding import VARIABLE, Exposed, exposed
 from farhand_worker.settings import load, parser
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from farhand_worker.invitation import NoExchange, NotInvited, accept, default_directory, kept
-from farhand_worker.trust import BadPin, NotPinned, Trust, pin_of
+from farhand_worker.invitation import NoExchange, NotInvited, default_directory, kept
+from farhand_worker.joining import accept
+from farhand_worker.pins import BadPin, pin_of
+from farhand_worker.trust import NotPinned, Trust
 
 from .conftest import TlsServer
 

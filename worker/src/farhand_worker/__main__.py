@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from .agent import STOPPED, Agent
-from .credential import VARIABLE, hide
+from .hiding import VARIABLE, hide
 from .install import COMMAND, install, parser_of, starting_words, told
 from .invitation import CODE_VARIABLE, NoExchange, NotInvited
 from .options import Options, options

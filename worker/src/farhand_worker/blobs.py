@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import Dict, Hashable, List, Set, Tuple
 
-from .transfer import file_digest
+from .digests import file_digest
 
 BYTES_MAX = 1024 * 1024 * 1024
 

@@ -15,9 +15,10 @@ from typing import Awaitable, Callable, Dict, Mapping, Optional, Set
 
 from .blobs import BlobCache, NotFetched, hex_of
 from .checkout import Checkout
+from .digests import file_digest
 from .nearby import Nearby
 from .state import StateDirectory
-from .transfer import Claim, Corrupt, Transfer, TransferFailed, file_digest
+from .transfer import Claim, Corrupt, Transfer, TransferFailed
 from .unpacking import remove_tree, unpack
 
 TREES_MAX = 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .protocol import CUDA_MASK, ENGINE_ID_VARIABLE
+from .machine import CUDA_MASK, ENGINE_ID_VARIABLE
 
 CREDENTIALS = (
     "*TOKEN*",

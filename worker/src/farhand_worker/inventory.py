@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 from .cgroup import cpu_quota, memory_limit
-from .protocol import CUDA_MASK, Inventory
+from .machine import CUDA_MASK, Inventory
 from .usage import Usage
 
 _OTHER_GPUS = ("kfd", "dxg", "nvhost-gpu")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Generator, Mapping, NamedTuple, Optional, Sequence
 
 from .blobs import hex_of
-from .transfer import copy_hashed
+from .digests import copy_hashed
 
 PROBE = "probe"
 _NONCE_BYTES_MAX = 256

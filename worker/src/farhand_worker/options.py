@@ -16,7 +16,7 @@ from .blobs import BYTES_MAX
 from .credential import credential
 from .interpreter import interpreter
 from .inventory import Said, detect, here
-from .protocol import Inventory
+from .machine import Inventory
 from .settings import Values
 from .usage import Usage
 

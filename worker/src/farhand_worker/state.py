@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Optional, Set
 
-from .protocol import ENGINE_ID_VARIABLE
+from .machine import ENGINE_ID_VARIABLE
 from .trees import LINUX, kill_trees
 
 _SWEEP_S = 5.0

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Optional
 
-from .protocol import IMPORT, SERVICE, Inventory
+from .machine import Inventory
+from .protocol import IMPORT, SERVICE
 from .tally import FlowTally, Message, fails
 
 BEATS_MISSED = 3

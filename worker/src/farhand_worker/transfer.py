@@ -16,15 +16,13 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from . import __version__
 from .address import Address
+from .digests import CHUNK_BYTES, copy_hashed, feed, file_digest
 from .trust import Trust
 
 _ARTIFACTS = "/api/v1/artifacts/"
 
 PART_BYTES = 4 * 1024 * 1024
 """What is larger is sent in parts of this size."""
-
-_CHUNK_BYTES = 256 * 1024
-"""What is read at a time: it stays in the processor's cache until it is hashed and written."""
 
 _TIMEOUT_S = 30.0
 SESSION_HEADER = "Farhand-Session"
@@ -75,7 +73,7 @@ class Part(NamedTuple):
         at = self.start
         while at < self.end:
             try:
-                piece = file.read(min(_CHUNK_BYTES, self.end - at))
+                piece = file.read(min(CHUNK_BYTES, self.end - at))
             except OSError as error:
                 raise _Unreadable(error) from error
             if not piece:
@@ -331,43 +329,9 @@ def _receive(response: http.client.HTTPResponse, partial: Path) -> str:
     found = hashlib.sha256()
     goes_on = response.status == 206
     if goes_on:
-        _feed(found, partial)
+        feed(found, partial)
     with partial.open("ab" if goes_on else "wb", buffering=0) as file:
         digest = copy_hashed(response, file.write, found)
     if response.length:
         raise http.client.IncompleteRead(b"", response.length)
     return digest
-
-
-def file_digest(path: Path) -> str:
-    """The digest of a file's content."""
-    found = hashlib.sha256()
-    _feed(found, path)
-    return f"sha256:{found.hexdigest()}"
-
-
-def copy_hashed(source: Any, write: Callable[[memoryview], int], found: Any = None) -> str:
-    """Write what ``source`` holds, in one pass; the digest of what was written, after what was fed before.
-
-    One buffer takes every piece: a new one each time would cost as much as hashing a part of it.
-    """
-    found = hashlib.sha256() if found is None else found
-    buffer = memoryview(bytearray(_CHUNK_BYTES))
-    while True:
-        size = source.readinto(buffer)
-        if not size:
-            return f"sha256:{found.hexdigest()}"
-        piece = buffer[:size]
-        found.update(piece)
-        while piece:
-            piece = piece[write(piece) :]
-
-
-def _feed(found: Any, path: Path) -> None:
-    buffer = memoryview(bytearray(_CHUNK_BYTES))
-    with path.open("rb", buffering=0) as file:
-        while True:
-            size = file.readinto(buffer)
-            if not size:
-                return
-            found.update(buffer[:size])

@@ -7,34 +7,18 @@ fetched once, compared, and is then the only one that TLS connections accept: no
 from __future__ import annotations
 
 import hashlib
-import re
 import socket
 import ssl
 from typing import Optional
 
 from .address import Address
-from .usage import Usage
 
-_PIN = re.compile(r"sha256:([0-9a-f]{64})")
 _PARTIAL_CHAIN = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
 _TIMEOUT_S = 10.0
 
 
-class BadPin(Usage):
-    """The pin is none; the message says how one reads."""
-
-
 class NotPinned(ssl.SSLError):
     """The server presents another certificate than the pinned one."""
-
-
-def pin_of(text: str) -> str:
-    """The pin that somebody wrote, in its one form: colons and capitals, as openssl prints it, are fine."""
-    kind, _, digits = text.strip().lower().partition(":")
-    pin = f"{kind}:{digits.replace(':', '')}"
-    if _PIN.fullmatch(pin) is None:
-        raise BadPin(f"{text!r} is no fingerprint of a certificate; one reads sha256: and 64 hex digits")
-    return pin
 
 
 def pin_of_certificate(der: bytes) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from farhand_worker.credential import VARIABLE as TOKEN_VARIABLE
+from farhand_worker.hiding import VARIABLE as TOKEN_VARIABLE
 
 from ..config import Settings
 from ..interface import Order

@@ -47,6 +47,7 @@ Times are seconds. Moments (``*_at``, ``at``) are seconds since the epoch, UTC.
 
 from __future__ import annotations
 
+from ..machine import CUDA_MASK, ENGINE_ID_VARIABLE, Inventory
 from .events import (
     EVENTS,
     FINAL,
@@ -81,9 +82,7 @@ from .limits import (
     AGENT,
     AHEAD_MAX,
     BATCH_BYTES,
-    CUDA_MASK,
     ENGINE,
-    ENGINE_ID_VARIABLE,
     FRAME_BYTES_MAX,
     IMPORT,
     INLINE_BYTES_MAX,
@@ -105,7 +104,6 @@ from .to_server import (
     Heartbeat,
     Held,
     Hello,
-    Inventory,
     NoTunnel,
     Request,
 )

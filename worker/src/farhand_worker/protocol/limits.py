@@ -34,17 +34,11 @@ IMPORT = "import"
 SERVICE = "service"
 """The kind of a job that is a server process, kept until it is told to stop; it takes no slot."""
 
-ENGINE_ID_VARIABLE = "FARHAND_ENGINE"
-"""The one variable of farhand's own in an engine's environment; its descendants inherit it."""
-
 TUNNEL_HEADER = "farhand-tunnel"
 """In the handshake of a connection that is no session: the id of the `Tunnel` that asked for it."""
 
 TUNNEL_BYTES = 32 * 1024
 """So much goes in one frame of a tunnel."""
-
-CUDA_MASK = "CUDA_VISIBLE_DEVICES"
-"""The variable that says which GPUs a process sees."""
 
 
 class ProtocolViolation(Exception):

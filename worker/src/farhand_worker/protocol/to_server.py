@@ -22,20 +22,6 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Inventory:
-    """What a worker's machine has to lend; None is unknown, which refuses nothing.
-
-    ``devices`` are the names of its GPUs for the masks of engines, ``gpus`` of them: opaque strings (an
-    index, the uuid of a GPU or of a part of one) from the mask the agent itself was given.
-    """
-
-    cpus: Optional[int] = None
-    gpus: Optional[int] = None
-    ram_mb: Optional[int] = None
-    devices: Optional[List[str]] = None
-
-
-@dataclass(frozen=True)
 class Hello:
     """Who dials. ``swept`` names the instance that this one has proved gone from its state directory.
 
