@@ -6,7 +6,7 @@ import signal
 from typing import Optional
 
 from .clock import wall_now
-from .engines import Ended
+from .engine import Ended
 from .protocol import SERVICE, Assign, Exit
 from .reports import LOST_VALUE
 
