@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, List
+from typing import Any, Dict
 
-_listening: List[weakref.WeakMethod[Any]] = []
+_listening: Dict[int, weakref.WeakMethod[Any]] = {}
 
 
 def on_fork(method: Any) -> None:
     """Call a bound method in every forked child, for as long as its object lives."""
-    _listening[:] = [known for known in _listening if known() is not None]
-    _listening.append(weakref.WeakMethod(method))
+    known = weakref.WeakMethod(method, _forget)
+    _listening[id(known)] = known
+
+
+def _forget(known: Any) -> None:
+    _listening.pop(id(known), None)
 
 
 def _after_in_child() -> None:
-    for known in list(_listening):
+    for known in list(_listening.values()):
         method = known()
         if method is not None:
             method()

@@ -9,6 +9,7 @@ to a function marked `uninterrupted`, it is tried again a moment later.
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports]
 import heapq
 import os
 import signal
@@ -25,6 +26,9 @@ from .forks import on_fork
 F = TypeVar("F", bound=Callable[..., Any])
 
 SIGNAL = signal.SIGUSR2
+_NUMBER = int(SIGNAL)
+_handle: Callable[[int, Any], Any] = _signal.signal  # pyright: ignore[reportUnknownMemberType]
+"""Below the standard library's conversions: each run of each job passes here twice."""
 Timer = List[Any]
 """When, a number that orders equals, and the function (None when cancelled)."""
 
@@ -120,7 +124,7 @@ class Interrupter:
     def open(self) -> None:
         """From here on the main thread may be interrupted. Called in the main thread; nests."""
         if self._windows == 0:
-            self._before = signal.signal(SIGNAL, self._strike)
+            self._before = _handle(_NUMBER, self._strike)
         self._windows += 1
 
     def close(self) -> None:
@@ -128,7 +132,7 @@ class Interrupter:
         self._windows -= 1
         if self._windows == 0:
             self._pending = None
-            signal.signal(SIGNAL, self._before if self._before is not None else signal.SIG_DFL)
+            _handle(_NUMBER, self._before if self._before is not None else signal.SIG_DFL)
 
     def close_all(self) -> None:
         """The end of a run: no window stays open, not even one whose end was itself interrupted."""

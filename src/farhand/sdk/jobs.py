@@ -28,6 +28,16 @@ PRELOADED = (loggers, secrets, sharing, mimetypes)
 """Loaded with the engine, so that nothing of a project can take the place of what they import."""
 
 
+def _where(environment: str) -> Dict[str, Any]:
+    """What is said of this process: it is the same for all its jobs."""
+    return {
+        "pid": os.getpid(),
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "host": os.uname().nodename,
+        "environment": environment,
+    }
+
+
 class Engine:
     """Executes the jobs that its agent sends. ``serve()`` returns only by ending the process."""
 
@@ -41,8 +51,9 @@ class Engine:
         self._early_arm = False
         self._lock = threading.Lock()
         self._root: Optional[Path] = None
+        self._root_text = ""
         self._base_path: List[str] = []
-        self._environment = ""
+        self._where: Dict[str, Any] = {}
 
     def serve(self) -> None:
         """Say ready, then work until ``quit``."""
@@ -59,11 +70,8 @@ class Engine:
         self._channel.on("proceed", self._on_proceed)
         self._channel.on("heard", self._on_heard)
         self._channel.start()
-        python = ".".join(map(str, sys.version_info[:3]))
-        self._environment = environment_digest(self._base_path)
-        self._channel.send(
-            "ready", pid=os.getpid(), python=python, environment=self._environment, paths=self._base_path
-        )
+        self._where = _where(environment_digest(self._base_path))
+        self._channel.send("ready", **self._where, paths=self._base_path)
         retire = False
         while True:
             header = self._jobs.get()
@@ -73,8 +81,7 @@ class Engine:
             retire = self._execute(header) or retire
 
     def _execute(self, header: Header) -> bool:
-        self._enter_bundle(Path(header["bundle_dir"]))
-        job = Job(header, self._channel, self._environment)
+        job = Job(header, self._channel, self._enter_bundle(header["bundle_dir"]), self._where)
         with self._lock:
             self._job, cancel, self._early_cancel = job, self._early_cancel, None
             armed, self._early_arm = self._early_arm, False
@@ -91,13 +98,14 @@ class Engine:
         self._channel.send("done", retire=retire)
         return retire
 
-    def _enter_bundle(self, root: Path) -> None:
-        if root == self._root:
-            return
+    def _enter_bundle(self, text: str) -> Path:
+        if self._root is not None and text == self._root_text:
+            return self._root
         if self._root is not None:
             loading.forget_modules_of(self._root)
-        self._root = root
-        sys.path[:] = loading.import_roots(root) + self._base_path
+        self._root, self._root_text = Path(text), text
+        sys.path[:] = loading.import_roots(self._root) + self._base_path
+        return self._root
 
     def _quit(self, retire: bool) -> None:
         """End; an engine that user threads still live in ends without waiting for them."""

@@ -135,7 +135,7 @@ class Pool:
 
     def wait(self, timeout_s: Optional[float] = None) -> bool:
         """Wait until every call has ended; False when some have not after ``timeout_s``."""
-        return acquired(self._waiter(), timeout_s, self.waits)
+        return self._unfinished <= 0 or acquired(self._waiter(), timeout_s, self.waits)
 
     def _waiter(self) -> Any:
         """A lock that is free once every call has ended."""

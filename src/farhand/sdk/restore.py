@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, Set, Tuple
 _OURS = "farhand-"
 getsignal: Callable[[int], Any] = _signal.getsignal  # pyright: ignore[reportUnknownMemberType]
 _SIGNALS = tuple(int(number) for number in signal.valid_signals())
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _ROUNDS = 200
 _ROUND_S = 0.005
 _THREADS_S = 0.2
@@ -30,7 +31,7 @@ class Snapshot:
         self._cwd = _cwd()
         self._environ = dict(_environ_kept())
         self._umask = _umask()
-        self._signals = {number: getsignal(number) for number in _SIGNALS}
+        self._signals = list(map(getsignal, _SIGNALS))
         self._path = list(sys.path)
         self._argv = list(sys.argv)
         self._hooks = (sys.excepthook, threading.excepthook)
@@ -52,9 +53,8 @@ class Snapshot:
         os.umask(self._umask)
         signal.alarm(0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in self._signals.items():
-            if handler is not None and getsignal(number) is not handler:
-                signal.signal(number, handler)
+        if list(map(getsignal, _SIGNALS)) != self._signals:
+            self._restore_signals()
         sys.path[:] = self._path
         sys.argv[:] = self._argv
         sys.excepthook, threading.excepthook = self._hooks
@@ -64,6 +64,11 @@ class Snapshot:
             root.setLevel(self._root_level)
         if root.manager.disable != self._disabled:
             logging.disable(self._disabled)
+
+    def _restore_signals(self) -> None:
+        for number, handler in zip(_SIGNALS, self._signals):  # noqa: B905 - not in Python 3.9
+            if handler is not None and getsignal(number) is not handler:
+                signal.signal(number, handler)
 
     def _restore_environ(self) -> None:
         if _environ_kept() == self._environ:
@@ -95,9 +100,12 @@ def _umask() -> int:
 def memory_bytes() -> int:
     """How much memory this process holds; its highest mark where the present is not known."""
     try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
+        fd = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+        try:  # not by open(): its buffer and its decoder would cost ten times what the reading does
+            return int(os.read(fd, 256).split()[1]) * _PAGE_BYTES
+        finally:
+            os.close(fd)
+    except (OSError, ValueError, IndexError):
         import resource  # noqa: PLC0415 - only where there is no /proc
 
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -40,15 +39,18 @@ class _Unfit(Exception):
 
 
 class Job:
-    """One job that an engine executes. ``run()`` in the main thread, the rest from the channel's."""
+    """One job that an engine executes. ``run()`` in the main thread, the rest from the channel's.
 
-    def __init__(self, header: Header, channel: Channel, environment: str = "") -> None:
-        self._environment = environment
+    ``root`` is the directory of its bundle; ``where`` has what `Started` says of this process.
+    """
+
+    def __init__(self, header: Header, channel: Channel, root: Path, where: Result) -> None:
+        self._where = where
         self._header = header
         self._channel = channel
         spool_bytes_max = header.get("spool_bytes_max") or SPOOL_BYTES_MAX
         self.spool = Spool(
-            Path(header["spool"]),
+            header["spool"],
             Path(header["blobs"]),
             channel.send,
             channel.request,
@@ -78,7 +80,7 @@ class Job:
         self._spoilt = False
         self.placer = Placer(self._run, self._tell_blocked, channel.request_later)
         self._run.place = self.placer.place
-        self._root = Path(header["bundle_dir"])
+        self._root = root
         shared = header.get("shared_paths")
         self._sharing = None if shared is None else Sharing(self._frame, shared)
         self._run.local_path = None if self._sharing is None else self._sharing.look
@@ -133,15 +135,7 @@ class Job:
     # ------------------------------------------------------------ user code
 
     def _started(self, name: Optional[str] = None) -> None:
-        body = {
-            "at": self._started_at,
-            "name": name,
-            "pid": os.getpid(),
-            "python": ".".join(map(str, sys.version_info[:3])),
-            "host": os.uname().nodename,
-            "environment": self._environment or None,
-        }
-        self.spool.write(events.line("started", body))
+        self.spool.write(events.line("started", {"at": self._started_at, "name": name, **self._where}))
 
     def _result(self) -> Any:
         """The result's body and the digests of its value."""

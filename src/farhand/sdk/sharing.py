@@ -18,6 +18,8 @@ REMEDY = "save an artifact instead, or tell its worker that the server shares it
 LOOKED_AT_MAX = 1000
 """So many values are looked at for each job: a list of a million numbers holds nobody up."""
 
+_ATOMS = frozenset({type(None), bool, int, float, str, bytes})
+
 
 def paths_in(value: Any) -> Iterator[PurePath]:
     """The paths and local targets in a value and in the plain containers that it is made of."""
@@ -58,6 +60,8 @@ class Sharing:
 
     def look(self, value: Any) -> None:
         """Tell of the paths in a value, by an event and in the log."""
+        if type(value) in _ATOMS:
+            return
         for path in unshared(value, self._shared, Path.cwd):
             if path in self._told:
                 continue

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Union
 
 from . import events
 from .context import Recorder
@@ -36,7 +36,7 @@ class Spool(Recorder):
 
     def __init__(
         self,
-        path: Path,
+        path: Union[str, Path],
         blobs: Path,
         send: Send,
         ask: Ask,
