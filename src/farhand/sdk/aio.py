@@ -43,6 +43,8 @@ async def run(procedure: Procedure[T]) -> T:
                 wanted = procedure.send(answer)
     except StopIteration as end:
         return end.value
+    finally:
+        procedure.close()  # it was left in the middle by an interruption that came between two steps
 
 
 def run_on_new_loop(procedure: Procedure[T], of: Optional[Run] = None) -> T:

@@ -113,6 +113,7 @@ class Run:
         self.masker: Optional[Masker] = None
         self.created_at = time.time()
         self.end: Dict[str, Any] = {}
+        self.concluded = False
         self.listened_to: List[Frame] = []
         self.heard_at = 0.0
         self.grace_s: float = facts.get("grace_s", 10.0)

@@ -29,3 +29,5 @@ def run(procedure: Procedure[T]) -> T:
                 wanted = procedure.send(answer)
     except StopIteration as end:
         return end.value
+    finally:
+        procedure.close()  # it was left in the middle by an interruption that came between two steps

