@@ -48,6 +48,7 @@ _PROTECTED = tuple(
         "blobfiles.py",
         "interrupts.py",
         "keyboard.py",
+        "forks.py",
     )
 )
 
