@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
+from ..errors import Usage
 from .client import Client, segment
-from .output import clip, print_table, said, took
+from .output import clip, compact, moment, print_facts, print_json, print_table, said, took
 
 Json = dict[str, Any]
 
@@ -39,6 +40,33 @@ def print_calls(client: Client, run: str, worker: str | None) -> None:
     )
     if page["next"]:
         click.echo(f"There are more: GET /runs/{run}/tasks has all of them.", err=True)
+
+
+def print_call(client: Client, run: str, number: int, as_json: bool) -> None:
+    """Print all there is about one call of a run: what it returned, or the traceback of what it raised."""
+    page = client.get(f"/runs/{segment(run)}/tasks", after=number - 1, limit=1)
+    task = next((task for task in page["items"] if task["number"] == number), None)
+    if task is None:
+        raise Usage(f"{run} has no call {number}; `farhand runs show {run}` lists them")
+    if as_json:
+        print_json(task)
+        return
+    print_facts(
+        {
+            "run": run,
+            "call": str(number),
+            "task": _name(task),
+            "state": task["state"],
+            "says": _says(task),
+            "worker": task["worker"] or "",
+            "started": "" if task["started_at"] is None else moment(task["started_at"]),
+            "took": took(task["started_at"], task["ended_at"]),
+            "tries": str(task["attempts"] or ""),
+            "result": "" if task["value_form"] is None else compact(task["value"]),
+        }
+    )
+    if task["error"] and task["error"].get("traceback"):
+        click.echo(f"\n{task['error']['traceback'].rstrip()}")
 
 
 def _name(task: Json) -> str:

@@ -120,9 +120,21 @@ def cell(value: Any) -> str:
     return clip(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 40)
 
 
+def compact(value: Any) -> str:
+    """A value as JSON in one line, the beginning of it when it is long."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 500 else f"{text[:500]}… (--json shows all of it)"
+
+
 def tell_line(line: Mapping[str, Any]) -> None:
     """A line of a run's log."""
     click.echo(line["text"])
+
+
+def tell_dated_line(line: Mapping[str, Any]) -> None:
+    """The same with its moment, in the time of this machine, and its level."""
+    at = datetime.fromtimestamp(line["at"])
+    click.echo(f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03} {line['level']:<7} {line['text']}")
 
 
 def agree(question: str) -> None:
@@ -145,6 +157,8 @@ def report(run: Mapping[str, Any], as_json: bool) -> NoReturn:
     if as_json:
         print_json(run)
     else:
+        if run["error"] and run["error"].get("traceback"):
+            click.echo(run["error"]["traceback"].rstrip(), err=True)
         why = f": {run['message']}" if run["message"] and run["state"] != "completed" else ""
         click.echo(f"{run['state']} after {took(run['started_at'], run['ended_at'])}{why}", err=True)
         if run["state"] == "completed":

@@ -7,7 +7,6 @@ import importlib.util
 import os
 import sys
 import time
-import traceback
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -136,6 +135,8 @@ def _tell_failure(flow: Flow[Any], error: BaseException, seconds: float) -> None
 
 def _print_traceback(error: BaseException, file: Path | None) -> None:
     """The traceback from the user's own code on; what called it is ours and says nothing."""
+    from ..sdk.encoding import traceback_of
+
     at = error.__traceback__
     while at is not None and file is not None and Path(at.tb_frame.f_code.co_filename) != file:
         at = at.tb_next
@@ -143,7 +144,7 @@ def _print_traceback(error: BaseException, file: Path | None) -> None:
     told = error.with_traceback(
         at if at is not None or isinstance(error, SyntaxError) else error.__traceback__
     )
-    click.echo("".join(traceback.format_exception(told)), err=True, nl=False)
+    click.echo(traceback_of(told), err=True, nl=False)
 
 
 @contextlib.contextmanager

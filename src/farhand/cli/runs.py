@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .calls import print_calls
+from .calls import print_call, print_calls
 from .client import Client, segment
 from .compare import compare
 from .deleting import delete_runs
@@ -16,7 +16,18 @@ from .following import read_lines, tell_started, until_ended
 from .listing import Filter, filter_options
 from .naming import flow_argument, run_argument
 from .options import calls_server, json_option, params_option, waiting_options
-from .output import clip, moment, print_facts, print_json, print_table, said, tell_line, took
+from .output import (
+    clip,
+    compact,
+    moment,
+    print_facts,
+    print_json,
+    print_table,
+    said,
+    tell_dated_line,
+    tell_line,
+    took,
+)
 from .params import read_params
 from .retry import retry
 from .why import why
@@ -99,11 +110,20 @@ def _read_page(client: Client, wanted: Filter, limit: int, cursor: str | None) -
 
 @runs.command()
 @run_argument
+@click.option(
+    "--call",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show the call of this number alone: its result, or its traceback.",
+)
 @json_option
 @calls_server
-def show(client: Client, run: str, as_json: bool) -> None:
-    """Show a run, by its id or the beginning of it."""
+def show(client: Client, run: str, call: int | None, as_json: bool) -> None:
+    """Show a run, by its id or the beginning of it, and its calls."""
     found = client.get(f"/runs/{segment(run)}")
+    if call is not None:
+        print_call(client, found["id"], call, as_json)
+        return
     if as_json:
         print_json(found)
         return
@@ -122,8 +142,8 @@ def show(client: Client, run: str, as_json: bool) -> None:
             "created": moment(found["created_at"]),
             "took": took(found["started_at"], found["ended_at"]),
             "progress": said(found["progress"]),
-            "params": _compact(found["params"]),
-            "result": "" if found["result_form"] is None else _compact(found["result"]),
+            "params": compact(found["params"]),
+            "result": "" if found["result_form"] is None else compact(found["result"]),
         }
     )
     if found["error"] and found["error"].get("traceback"):
@@ -152,20 +172,16 @@ def _print_attempts(attempts: list[Json]) -> None:
     )
 
 
-def _compact(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 500 else f"{text[:500]}… (--json shows all of it)"
-
-
 @runs.command()
 @run_argument
 @click.option("--follow", "-f", is_flag=True, help="Print lines as they come, until the run ends.")
+@click.option("--times", "-t", is_flag=True, help="Print when each line was written, and its level.")
 @json_option
 @calls_server
-def logs(client: Client, run: str, follow: bool, as_json: bool) -> None:
+def logs(client: Client, run: str, follow: bool, times: bool, as_json: bool) -> None:
     """Print a run's log; with --json one object a line."""
     found = client.get(f"/runs/{segment(run)}")
-    tell = _tell_object if as_json else tell_line
+    tell = _tell_object if as_json else tell_dated_line if times else tell_line
     if follow:
         until_ended(client, found["id"], tell)
     else:

@@ -21,7 +21,7 @@ import pickle
 import traceback
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from farhand import errors
 from farhand.errors import NotSerializable, TaskFailed
@@ -210,6 +210,13 @@ def _has_surrogate_pair(value: Any) -> bool:
 # ---------------------------------------------------------------- exceptions
 
 
+class Elsewhere(Exception):
+    """The traceback of an exception that was raised in another process; the cause of what is raised here."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0].rstrip()}"
+
+
 def encode_error(error: BaseException) -> Body:
     """The Error of an exception. Never raises: what cannot be pickled travels as text alone."""
     kind = type(error)
@@ -217,7 +224,7 @@ def encode_error(error: BaseException) -> Body:
         "type": kind.__qualname__,
         "module": kind.__module__,
         "message": _clipped(text_of(error), _MESSAGE_CHARS_MAX),
-        "traceback": _clipped(_traceback_of(error), _TRACEBACK_CHARS_MAX),
+        "traceback": _clipped(traceback_of(error), _TRACEBACK_CHARS_MAX),
     }
     try:
         content = pickle.dumps(error, protocol=5)
@@ -229,7 +236,17 @@ def encode_error(error: BaseException) -> Body:
 
 
 def decode_error(body: Body) -> BaseException:
-    """The exception of an Error: its own type where that loads here, else `TaskFailed` with the text."""
+    """The exception of an Error: its own type where that loads here, else `TaskFailed` with the text.
+
+    Its cause is where it was raised, as text, since a traceback cannot be pickled.
+    """
+    error = _decoded_error(body)
+    if body.get("traceback"):
+        error.__cause__ = Elsewhere(body["traceback"])
+    return error
+
+
+def _decoded_error(body: Body) -> BaseException:
     content = body.get("pickle")
     if content:
         try:
@@ -259,14 +276,27 @@ def summary_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _traceback_of(error: BaseException) -> str:
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_SDK_FILES):
-        trace = trace.tb_next
+def traceback_of(error: BaseException) -> str:
+    """Its traceback by the frames of the user's code alone, causes included."""
     try:
-        return "".join(traceback.format_exception(type(error), error, trace))
+        told = traceback.TracebackException.from_exception(error)
+        _leave_ours_out(told, set())
+        return "".join(told.format())
     except Exception:  # noqa: BLE001 - formatting calls the exception's own code, or memory is short
         return type(error).__name__
+
+
+def _leave_ours_out(told: traceback.TracebackException, seen: Set[int]) -> None:
+    """Drop the frames between one function of the user's and the next, here and in what it came from."""
+    if id(told) in seen:
+        return
+    seen.add(id(told))
+    told.stack = traceback.StackSummary.from_list(
+        [frame for frame in told.stack if not frame.filename.startswith(_SDK_FILES)]
+    )
+    for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
+        if other is not None:
+            _leave_ours_out(other, seen)
 
 
 def _clipped(text: str, limit: int) -> str:

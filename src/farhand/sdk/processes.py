@@ -36,13 +36,6 @@ _RUNTIME = str(Path(__file__).parent.parent.parent)
 _READ_BYTES = 64 * 1024
 
 
-class Elsewhere(Exception):
-    """The traceback of an exception in the child; the cause of what is raised here."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
 def run_in_child(made: Call) -> Any:
     """The value of a call, from a process of its own. Raises what it raised, or `ProcessDied`."""
     child = _Child(made)
@@ -199,8 +192,7 @@ class _Child:
         kind, content = self._ended
         if kind == "value":
             return pickle.loads(content)
-        error = encoding.decode_error(content)
-        raise error from Elsewhere(content.get("traceback", ""))
+        raise encoding.decode_error(content)
 
     @uninterrupted
     def end(self) -> None:

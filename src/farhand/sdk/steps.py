@@ -125,7 +125,10 @@ class Step(Generic[F]):
             quick = self._quick(args, kwargs, self._plan)
             if quick is not None:
                 return quick
-        bound = self.signature.bind(*args, **kwargs)
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{self.name}(): {error}") from None  # bind itself does not say of what
         bound.apply_defaults()
         return tuple(bound.arguments.values())
 

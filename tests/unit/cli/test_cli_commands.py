@@ -112,6 +112,27 @@ def test_a_call_that_no_machine_has_had_yet_names_none(call: Call, services: Fak
     assert call("runs", "show", "0run1").stdout.splitlines()[-1].split()[:4] == ["1", "fit", "queued", "-"]
 
 
+def test_one_call_is_shown_with_its_result_or_its_traceback(call: Call, services: FakeServices) -> None:
+    error = {"type": "E", "message": "no", "traceback": "Traceback:\n  in judge\nE: no\n"}
+    services.runs.task_runs = [
+        TaskRun("0run1", "a", 1, "load", "completed", value={"enc": "json", "text": "[1]"}, attempts=2),
+        TaskRun("0run1", "b", 2, "judge", "failed", index=4, error=error, worker="gpu-1"),
+    ]
+    first = dict(
+        line.split(maxsplit=1) for line in call("runs", "show", "0run1", "--call", "1").stdout.splitlines()
+    )
+    assert (first["task"], first["tries"], first["result"]) == ("load", "2", "[1]")
+    second = call("runs", "show", "0run1", "--call", "2").stdout
+    assert "judge[4]" in second
+    assert second.endswith("\nTraceback:\n  in judge\nE: no\n")
+    assert json.loads(call("runs", "show", "0run1", "--call", "2", "--json").stdout)["key"] == "b"
+    missing = call("runs", "show", "0run1", "--call", "3")
+    assert (missing.exit_code, missing.stderr) == (
+        2,
+        "farhand: 0run1 has no call 3; `farhand runs show 0run1` lists them\n",
+    )
+
+
 def test_whoever_sets_more_slots_than_cores_is_told(call: Call, services: FakeServices) -> None:
     done = call("workers", "slots", "gpu1", "400")
     assert (done.stdout, done.stderr) == ("gpu1 has 2 slots\n", "")
@@ -136,6 +157,8 @@ def test_a_log_is_printed_as_it_was_written(call: Call, services: FakeServices) 
     services.runs.lines = [LogLine(n, T0, f"line {n}", "stdout", "info", None, 1) for n in (1, 2)]
     assert call("runs", "logs", "0run1").stdout == "line 1\nline 2\n"
     assert call("runs", "logs", "0run1", "--follow").stdout == "line 1\nline 2\n"
+    dated = call("runs", "logs", "0run1", "--times").stdout.splitlines()
+    assert [line[24:] for line in dated] == ["info    line 1", "info    line 2"]
     numbers = [
         json.loads(line)["number"] for line in call("runs", "logs", "0run1", "--json").stdout.splitlines()
     ]

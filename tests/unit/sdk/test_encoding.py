@@ -6,6 +6,7 @@ import datetime
 import json
 import math
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from farhand import flow, task
 from farhand.errors import NotSerializable, SilentTooLong, TaskFailed, Unplaceable
 from farhand.sdk.encoding import CannotDecode, decode, decode_error, encode, encode_error, summary_of
 from farhand.sdk.limits import INLINE_BYTES_MAX
@@ -133,6 +135,18 @@ class Silent(Exception):
         raise RuntimeError("no")
 
 
+def raised_by(call: Callable[[], Any]) -> BaseException:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - whatever was raised is what is asked for
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def throw(error: BaseException) -> None:
+    raise error
+
+
 def test_an_exception_comes_back_as_its_own_type() -> None:
     try:
         raise KeyError("gone")
@@ -142,6 +156,41 @@ def test_an_exception_comes_back_as_its_own_type() -> None:
     back = decode_error(body)
     assert type(back) is KeyError
     assert back.args == ("gone",)
+
+
+def test_where_an_exception_was_raised_comes_along_as_its_cause() -> None:
+    body = encode_error(raised_by(lambda: int("eleven")))
+    told = encode_error(raised_by(lambda: throw(decode_error(body))))["traceback"]
+    first, second = told.split("The above exception was the direct cause")
+    assert 'int("eleven")' in first
+    assert "throw(decode_error(body))" in second
+    assert told.count("ValueError: invalid literal") == 2
+
+
+def test_a_traceback_leaves_out_what_lies_between_two_functions_of_the_user() -> None:
+    @task
+    def inner(by: int) -> float:
+        return 1 / by
+
+    @flow
+    def outer(by: int = 0) -> float:
+        return inner(by)
+
+    told = encode_error(raised_by(outer))["traceback"]
+    assert "in outer" in told
+    assert "in inner" in told
+    assert "farhand/sdk" not in told
+
+
+def test_a_traceback_of_our_own_code_alone_still_says_what_was_raised() -> None:
+    told = encode_error(raised_by(lambda: decode({"enc": "json", "digest": "none"}, None)))["traceback"]
+    assert told.splitlines()[-1].startswith("farhand.sdk.encoding.CannotDecode")
+
+
+def test_exceptions_that_are_causes_of_each_other_are_told_all_the_same() -> None:
+    one, two = ValueError("one"), ValueError("two")
+    one.__context__, two.__context__ = two, one
+    assert "ValueError: one" in encode_error(one)["traceback"]
 
 
 def test_an_exception_that_does_not_load_becomes_a_task_failure_with_its_text() -> None:

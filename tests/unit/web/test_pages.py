@@ -234,6 +234,34 @@ def test_a_command_in_a_message_is_shown_as_one_and_nothing_else_of_it(app: Any)
     assert "`" not in signed_in(app).get("/runs/none").text
 
 
+def test_where_a_call_failed_is_fetched_when_somebody_looks(app: Any, services: FakeServices) -> None:
+    services.runs.task_runs = [
+        TaskRun("0run1", "a", 1, "load", "completed"),
+        TaskRun(
+            "0run1",
+            "b",
+            2,
+            "fit",
+            "failed",
+            attempts=3,
+            error={"type": "ValueError", "message": "<no>", "traceback": "in <module>"},
+        ),
+        TaskRun("0run1", "c", 3, "fit", "failed", error={"type": "E", "message": "untold"}),
+    ]
+    browser = signed_in(app)
+    page = browser.get("/runs/0run1").text
+    assert page.count('<details class="failure"') == 1
+    assert 'id="failure-2-3"' in page
+    assert "in &lt;module&gt;" not in page
+    fetched = browser.get("/runs/0run1/calls/2/error")
+    assert (fetched.text, fetched.headers["content-type"]) == (
+        "in &lt;module&gt;",
+        "text/html; charset=utf-8",
+    )
+    for call in (1, 3, 4):
+        assert browser.get(f"/runs/0run1/calls/{call}/error").status_code == 404
+
+
 def test_a_placed_call_that_waits_says_why_and_names_no_worker(app: Any, services: FakeServices) -> None:
     services.runs.task_runs = [TaskRun("0run1", "k", 1, "fit", "queued", placed="j2")]
     browser = signed_in(app)

@@ -52,7 +52,7 @@ section { margin-top: 22px; }
 table { width: 100%; border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th { text-align: left; font-weight: 520; font-size: 12px; color: var(--dim); }
 th, td { padding: 6px 14px; border-bottom: 1px solid var(--line); white-space: nowrap; }
-td.wide { width: 99%; white-space: normal; overflow-wrap: anywhere; color: var(--dim); }
+td.wide { width: 99%; min-width: 240px; white-space: normal; overflow-wrap: anywhere; color: var(--dim); }
 tbody tr:last-child td { border-bottom: 0; }
 .bad { color: var(--bad); } .good { color: var(--good); } .dim, .none { color: var(--dim); }
 .none { padding: 12px 14px; margin: 0; }
@@ -85,7 +85,7 @@ def _worker(status: Status) -> List[Tuple[str, str]]:
     return [
         ("Server", status.server or "not known yet"),
         ("Last heartbeat", _ago(status, status.answered_at)),
-        ("Slots", f"{used_slots(status)} of {status.parallel}"),
+        ("Slots", f"{used_slots(status)} of {status.parallel} in use"),
         ("Completed", str(status.total.completed)),
         ("Failed", str(status.total.failed)),
         ("Labels", ", ".join(status.labels) or "none"),

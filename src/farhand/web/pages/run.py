@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
+from html import escape
 from typing import Annotated, Any
 from urllib.parse import parse_qs
 
-from fastapi import Depends, Query, Request
-from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
+from fastapi import Depends, Path, Query, Request
+from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from ...engine.runs import FAILURE
 from ...engine.services import Services
@@ -98,6 +99,18 @@ async def events(request: Request, id: str, services: Asking, visitor: Visitor) 
     """What happened to the run, from the event log."""
     page = await services.runs.events(0, EVENTS, (await services.runs.get(id)).id)
     return render(request, "run_events.html", visitor, root=ROOT, events=page.items)
+
+
+@router.get("/runs/{id}/calls/{number}/error")
+async def call_error(
+    id: str, number: Annotated[int, Path(ge=1)], services: Asking, visitor: Visitor
+) -> Response:
+    """Where in the code the call of this number failed."""
+    page = await services.runs.tasks(id, number - 1, 1)
+    for task in page.items:
+        if task.number == number and task.error and task.error.get("traceback"):
+            return HTMLResponse(escape(str(task.error["traceback"])))
+    raise NotFound(f"run {id} has no failed call {number}")
 
 
 @router.get("/runs/{id}/log.txt")
