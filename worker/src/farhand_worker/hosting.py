@@ -21,8 +21,9 @@ from .blobs import NotFetched
 from .clock import wall_now
 from .engine import Command, Ended, Engine
 from .fates import exit_of, fate_of
-from .jobs import Host, code_tree
+from .host import Host
 from .listening import Place, free_port, is_free, is_still, place_of
+from .preparing import code_tree
 from .probing import Unwell, unwell
 from .protocol import (
     SPOOL_BYTES_MAX,

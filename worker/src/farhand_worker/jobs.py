@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from pathlib import Path
-from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Protocol, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from .asking import Asking
 from .blobs import NotFetched
-from .cache import Cache
-from .checkout import Checkout, Differs
 from .clock import wall_now
-from .engine import Ended, Engine, Key
-from .engines import Pool
+from .engine import Ended, Engine
 from .fates import RETURNED, exit_of, exit_without, fate_of, was_asked_by_signal
-from .lines import Line, Lines
-from .protocol import IMPORT, SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply, Request, Times
+from .host import Host
+from .lines import Line
+from .preparing import NotStarted, Preparation
+from .protocol import SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply
 from .reports import Reports
-from .scratch import Scratch
-from .state import StateDirectory
-from .surroundings import Surroundings
 from .transfer import Claim
 
 BELL_S = 0.05
@@ -30,52 +26,6 @@ _TERM_S = 2.0
 _LOOKS_AT_SILENCE = 5
 _TOLD_S = 2.0
 """A scheduler signals all processes in an allocation, in any order: the agent within so long of an engine."""
-
-
-class Host(Protocol):
-    """What an attempt needs of its agent."""
-
-    times: Times
-    runtime: str
-    limits: Dict[str, int]
-    state: StateDirectory
-    cache: Cache
-    pool: Pool
-    scratch: Scratch
-    lines: Lines
-    cwd: Optional[Path]
-    checkout: Optional[Checkout]
-    surroundings: Optional[Surroundings]
-    shared_paths: Optional[List[str]]
-    allocated: bool
-
-    def send(self, message: Any) -> None:
-        """Send a control message, if there is a session."""
-
-    def wake(self) -> None:
-        """There is something new to report."""
-
-    def speaks(self, attempt: Any) -> None:
-        """From now on it may have something to report."""
-
-    def wake_soon(self) -> None:
-        """There is something new to report, and more to come in a moment."""
-
-    def attempt_over(self, attempt: Any) -> None:
-        """The attempt has no engine any more."""
-
-
-async def code_tree(host: Host, assign: Assign, claim: Claim) -> Path:
-    """The tree that a job runs from: of the bundle, or of the checkout where there is one."""
-    fingerprint = assign.fingerprint
-    if host.checkout is None or host.surroundings is None or not fingerprint:
-        return await host.cache.bundle(assign.bundle, claim)
-    manifest = await host.surroundings.tree(fingerprint)
-    try:
-        return await host.cache.checked_out(fingerprint, manifest, host.checkout)
-    except Differs as error:
-        host.surroundings.poke()
-        raise NotFetched(str(error)) from error
 
 
 class _Stop(NamedTuple):
@@ -112,19 +62,17 @@ class Attempt:
         self._fate: Optional[str] = None
         self._bell: Optional[asyncio.TimerHandle] = None
         self._ack_wanted = False
-        self._requests: Dict[str, Tuple[Any, Request]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._named: Set[str] = set()
+        self._asking = Asking(host, assign, self.claim)
+        self._preparation = Preparation(
+            host, assign, self.claim, self, lambda: self._asking.fetch_value(assign.args)
+        )
         self._preparing: Optional[asyncio.Task[Engine]] = None
-        self._manifest: Optional[Path] = None
-        self._scratch: Optional[Path] = None
         self._frames: Dict[str, Callable[[Dict[str, Any]], None]] = {
             "bell": self._on_bell,
             "done": self._on_done,
-            "request": self._on_request,
+            "request": self._asking.ask,
             "blocked": self._on_blocked,
         }
-        self._wanted: Dict[str, Callable[[Dict[str, Any]], None]] = {"blob": self._fetch_blob}
 
     @property
     def ended(self) -> bool:
@@ -149,10 +97,9 @@ class Attempt:
         await self._seal(end)
         for timer in self._stop.timers if self._stop else []:
             timer.cancel()
-        for task in self._tasks:
-            task.cancel()
+        self._asking.close()
         self._host.cache.let_go(self.claim)
-        await self._clear_scratch()
+        await self._preparation.clear(self._left_in_order)
         self.over.set()
         self._host.attempt_over(self)
 
@@ -180,13 +127,16 @@ class Attempt:
         """How it ended, and what that means for those behind it on its slot, if anything."""
         try:
             if self._fate is None and self._stop is None:
-                self._preparing = asyncio.ensure_future(self._prepare())
+                self._preparing = asyncio.ensure_future(self._preparation.engine())
                 engine = await self._preparing
                 end = await self._execute(engine)
             else:
                 return self._without_engine(self._returned), ""
             trouble = "the engine of the call before it ended" if self._engine_gone else ""
             return end, trouble
+        except NotStarted as error:
+            self._fate = self._fate or fate_of(error.end)
+            why = str(error)
         except NotFetched as error:
             why = str(error)
         except OSError as error:
@@ -195,60 +145,8 @@ class Attempt:
             why = ""
         return self._without_engine(why), "the call before it could not begin"
 
-    async def _prepare(self) -> Engine:
-        engine = self._host.pool.warm(self._key(), self)
-        if engine is None:
-            return await self._prepare_both()
-        try:
-            await self._fetch_code()
-        except BaseException:  # a cancellation too: the engine goes back before anything else
-            self._host.pool.release(engine, retire=False)
-            raise
-        return engine
-
-    async def _prepare_both(self) -> Engine:
-        """A new engine, and the code that it needs once it is ready: each is seen to while the other is."""
-        starting = asyncio.ensure_future(self._start_engine())
-        try:
-            await self._fetch_code()
-        except BaseException:  # a cancellation too: nobody would end the start of the engine
-            starting.add_done_callback(self._give_back)
-            starting.cancel()
-            raise
-        engine = await starting
-        if engine.end is not None:
-            self._fate = self._fate or fate_of(engine.end)
-            raise NotFetched(f"the engine did not start: {engine.end.text}")
-        return engine
-
-    async def _start_engine(self) -> Engine:
-        runtime = await self._host.cache.runtime(self._host.runtime)
-        return await self._host.pool.start(self._key(), runtime, self)
-
-    def _give_back(self, starting: asyncio.Task[Engine]) -> None:
-        """There is no code for the engine that is here already."""
-        if not starting.cancelled() and starting.exception() is None:
-            self._host.pool.release(starting.result(), retire=False)
-
-    async def _fetch_code(self) -> None:
-        host, assign = self._host, self.assign
-        self._fetch_value(assign.args)
-        self._bundle = await code_tree(host, assign, self.claim)
-        if assign.kind == IMPORT and assign.fingerprint:
-            self._manifest = await host.cache.blob(assign.fingerprint, self.claim)
-        if host.cwd is None:
-            self._scratch = host.scratch.take()
-
-    def _key(self) -> Key:
-        settings = self.assign.settings
-        secrets = tuple(map(str, settings.get("secrets") or ()))
-        alone = f"{self.assign.job} {self.assign.lease}" if settings.get("isolated") else ""
-        assign = self.assign
-        devices = None if assign.devices is None else tuple(assign.devices)
-        return Key(self._host.runtime, assign.bundle, assign.strict, secrets, alone, assign.cpus, devices)
-
     async def _execute(self, engine: Engine) -> Exit:
-        self._engine = engine
+        self._engine = self._asking.engine = engine
         self._expect_bell()
         engine.channel.send("job", armed=False, **self._job())
         if self._fate is not None:
@@ -263,7 +161,7 @@ class Attempt:
                 timer.cancel()
         if self._bell is not None:
             self._bell.cancel()
-        self._engine = None
+        self._engine = self._asking.engine = None
         self._engine_gone = end is not None
         if end is None:
             self._left_in_order = not self._retire
@@ -293,14 +191,8 @@ class Attempt:
         else:
             self._host.wake()
 
-    async def _clear_scratch(self) -> None:
-        """Give the job's directory back; what it left may be large, and heartbeats do not wait for it."""
-        scratch, path = self._host.scratch, self._scratch
-        if path is not None and not (self._left_in_order and scratch.keep(path)):
-            await self._loop.run_in_executor(None, scratch.remove, path)
-
     def _job(self) -> Dict[str, Any]:
-        assign, host = self.assign, self._host
+        assign, host, prepared = self.assign, self._host, self._preparation
         return {
             "job": assign.job,
             "lease": assign.lease,
@@ -311,10 +203,10 @@ class Attempt:
             "entry": assign.entry,
             "args": assign.args,
             "key": assign.key,
-            "bundle_dir": str(self._bundle),
-            "manifest": str(self._manifest) if self._manifest else None,
+            "bundle_dir": str(prepared.bundle),
+            "manifest": str(prepared.manifest) if prepared.manifest else None,
             "checkout": str(host.checkout.root) if host.checkout else None,
-            "cwd": str(self._scratch or host.cwd),
+            "cwd": str(prepared.scratch or host.cwd),
             "shared_paths": host.shared_paths,
             "spool": str(self.reports.engine_path),
             "blobs": str(self.reports.outgoing),
@@ -469,69 +361,12 @@ class Attempt:
                 self._ack_wanted = False
                 self._arm()
 
-    # ------------------------------------------------------------ what the engine asks for
-
-    def _on_request(self, header: Dict[str, Any]) -> None:
-        kind = str(header.get("kind"))
-        handler = self._wanted.get(kind, self._ask_server)
-        handler(header)
-
-    def _ask_server(self, header: Dict[str, Any]) -> None:
-        identity = str(header["id"])
-        request = Request(
-            identity, self.assign.job, self.assign.lease, str(header["kind"]), header.get("args") or {}
-        )
-        self._requests[identity] = (header["id"], request)
-        self._host.send(request)
-
-    def _fetch_value(self, value: Any) -> None:
-        """Fetch what a Value of the server names before the engine asks for it, which it will."""
-        digest = value.get("digest") if isinstance(value, dict) else None
-        if isinstance(digest, str) and digest not in self._named:
-            self._named.add(digest)
-            self._beside(self._fetch_ahead(digest))
-
-    async def _fetch_ahead(self, digest: str) -> None:
-        with contextlib.suppress(NotFetched):  # the engine that asks for it is told
-            await self._host.cache.blob(digest, self.claim, named=True)
-
-    def _fetch_blob(self, header: Dict[str, Any]) -> None:
-        self._beside(self._answer_blob(header["id"], str((header.get("args") or {})["digest"])))
-
-    async def _answer_blob(self, identity: Any, digest: str) -> None:
-        try:
-            path = await self._host.cache.blob(digest, self.claim, digest in self._named)
-        except NotFetched as error:
-            self._reply(identity, error=str(error))
-        else:
-            self._reply(identity, body={"path": str(path)})
-
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _reply(self, identity: Any, **answer: Any) -> None:
-        if self._engine is not None:
-            self._engine.channel.send("reply", id=identity, **answer)
-
-    def reply(self, message: Reply) -> None:
-        """The server's answer to a request of the engine."""
-        asked = self._requests.pop(message.id, None)
-        if asked is None:
-            return
-        if message.error is not None:
-            self._reply(asked[0], error=message.error, code=message.code)
-            return
-        body = message.body or {}
-        if asked[1].kind == "secret" and self._engine is not None:
-            self._engine.hide(str(body.get("value", "")))
-        self._reply(asked[0], body=body)
+    # ------------------------------------------------------------ what the server says
 
     def outcome(self, message: Outcome) -> None:
         """A call that this job placed elsewhere has ended."""
         if self._engine is not None:
-            self._fetch_value(message.body.get("value"))
+            self._asking.fetch_value(message.body.get("value"))
             self._engine.channel.send("outcome", key=message.key, body=message.body)
 
     def proceed(self, message: Proceed) -> None:
@@ -539,7 +374,10 @@ class Attempt:
         if self._engine is not None:
             self._engine.channel.send("proceed", n=message.n)
 
+    def reply(self, message: Reply) -> None:
+        """The server's answer to a request of the engine."""
+        self._asking.reply(message)
+
     def ask_again(self) -> None:
         """A new session: what was asked and not answered is asked again."""
-        for _, request in self._requests.values():
-            self._host.send(request)
+        self._asking.ask_again()

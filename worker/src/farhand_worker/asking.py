@@ -1,0 +1,99 @@
+"""What the engine of an attempt asks for: files of this agent, everything else of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Callable, Coroutine, Dict, Optional, Set, Tuple
+
+from .blobs import NotFetched
+from .engine import Engine
+from .host import Host
+from .protocol import Assign, Reply, Request
+from .transfer import Claim
+
+Header = Dict[str, Any]
+
+
+class Asking:
+    """The questions of one attempt. ``engine`` is who gets the answers, while there is one."""
+
+    def __init__(self, host: Host, assign: Assign, claim: Claim) -> None:
+        self._host = host
+        self._assign = assign
+        self._claim = claim
+        self.engine: Optional[Engine] = None
+        self._requests: Dict[str, Tuple[Any, Request]] = {}
+        self._named: Set[str] = set()
+        self._tasks: Set[asyncio.Task[None]] = set()
+
+    def ask(self, header: Header) -> None:
+        """A request of the engine."""
+        _WANTED.get(str(header.get("kind")), Asking._ask_server)(self, header)
+
+    def reply(self, message: Reply) -> None:
+        """The server's answer to a request."""
+        asked = self._requests.pop(message.id, None)
+        if asked is None:
+            return
+        if message.error is not None:
+            self._answer(asked[0], error=message.error, code=message.code)
+            return
+        body = message.body or {}
+        if asked[1].kind == "secret" and self.engine is not None:
+            self.engine.hide(str(body.get("value", "")))
+        self._answer(asked[0], body=body)
+
+    def ask_again(self) -> None:
+        """A new session: what was asked and not answered is asked again."""
+        for _, request in self._requests.values():
+            self._host.send(request)
+
+    def fetch_value(self, value: Any) -> None:
+        """Fetch what a Value of the server names before the engine asks for it, which it will."""
+        digest = value.get("digest") if isinstance(value, dict) else None
+        if isinstance(digest, str) and digest not in self._named:
+            self._named.add(digest)
+            self._beside(self._fetch_ahead(digest))
+
+    def close(self) -> None:
+        """Nobody waits for an answer any more."""
+        for task in self._tasks:
+            task.cancel()
+
+    # ------------------------------------------------------------ inside
+
+    def _ask_server(self, header: Header) -> None:
+        identity = str(header["id"])
+        request = Request(
+            identity, self._assign.job, self._assign.lease, str(header["kind"]), header.get("args") or {}
+        )
+        self._requests[identity] = (header["id"], request)
+        self._host.send(request)
+
+    async def _fetch_ahead(self, digest: str) -> None:
+        with contextlib.suppress(NotFetched):  # the engine that asks for it is told
+            await self._host.cache.blob(digest, self._claim, named=True)
+
+    def _fetch_blob(self, header: Header) -> None:
+        self._beside(self._answer_blob(header["id"], str((header.get("args") or {})["digest"])))
+
+    async def _answer_blob(self, identity: Any, digest: str) -> None:
+        try:
+            path = await self._host.cache.blob(digest, self._claim, digest in self._named)
+        except NotFetched as error:
+            self._answer(identity, error=str(error))
+        else:
+            self._answer(identity, body={"path": str(path)})
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _answer(self, identity: Any, **answer: Any) -> None:
+        if self.engine is not None:
+            self.engine.channel.send("reply", id=identity, **answer)
+
+
+_WANTED: Dict[str, Callable[[Asking, Header], None]] = {"blob": Asking._fetch_blob}  # pyright: ignore[reportPrivateUsage]
