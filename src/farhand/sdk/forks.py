@@ -9,13 +9,15 @@ from typing import Any, Dict
 _listening: Dict[int, weakref.WeakMethod[Any]] = {}
 
 
-def on_fork(method: Any) -> None:
-    """Call a bound method in every forked child, for as long as its object lives."""
-    known = weakref.WeakMethod(method, _forget)
+def on_fork(method: Any) -> Any:
+    """Call a bound method in every forked child, for as long as its object lives, or until `forget`."""
+    known = weakref.WeakMethod(method, forget)
     _listening[id(known)] = known
+    return known
 
 
-def _forget(known: Any) -> None:
+def forget(known: Any) -> None:
+    """What `on_fork` gave is not to be called any more."""
     _listening.pop(id(known), None)
 
 

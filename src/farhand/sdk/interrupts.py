@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Set, Type, TypeVar
 
@@ -49,8 +50,10 @@ _PROTECTED = tuple(
         "interrupts.py",
         "keyboard.py",
         "forks.py",
+        weakref.__file__,
     )
 )
+"""What a weak reference calls is among them: an exception that is raised there goes nowhere."""
 
 
 _uninterrupted: Set[int] = set()

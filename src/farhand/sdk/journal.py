@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Optional
 
 from . import events
 from .context import Recorder
-from .forks import on_fork
+from .forks import forget, on_fork
 from .references import hex_of
 
 _QUIET_S = 1.0
@@ -48,7 +48,7 @@ class Journal(Recorder):
             os.close(self._fd)
             temporary.unlink()
             raise
-        on_fork(self._after_fork)
+        self._forked = on_fork(self._after_fork)
         self._socket.ring()
 
     def write(self, text: str, urgent: bool = False) -> None:
@@ -89,6 +89,7 @@ class Journal(Recorder):
             if not self._closed:
                 self._closed = True
                 os.close(self._fd)
+        forget(self._forked)  # not left to the end of this object, which may come in any moment
         self._socket.close()
 
     def _give_up(self, error: OSError) -> None:
