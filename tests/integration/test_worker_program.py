@@ -134,6 +134,46 @@ async def test_an_address_that_leads_elsewhere_is_refused(server: FakeServer, tm
     assert "is not where the server is; it leads to elsewhere: give that as --url" in agent.log
 
 
+@pytest.mark.parametrize("greeting", [b"HTTP/1.0 404 File not found\r\n\r\n", b"SSH-2.0-Server\r\n"])
+async def test_what_speaks_another_protocol_is_no_server_of_this_kind(
+    server: FakeServer, tmp_path: Path, greeting: bytes
+) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(greeting)
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    other = await asyncio.start_server(greet, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}"
+    agent = AgentProcess(server, tmp_path / "state", "--url", url).start()
+    try:
+        assert await agent.exit_code() == 3
+        assert f"refused: {url} is not a farhand server (its answer is not HTTP/1.1)" in agent.log
+    finally:
+        agent.close()
+        other.close()
+
+
+async def test_a_server_that_closes_before_it_answers_is_dialled_again(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    """As one does that ends, or a proxy whose server is away: that is no other server."""
+
+    def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    other = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}"
+    agent = AgentProcess(server, tmp_path / "state", "--url", url).start()
+    try:
+        said = "not connected: the connection was closed before an answer came"
+        await until(lambda: agent.log.count(said) >= 2, "it keeps trying")
+    finally:
+        agent.close()
+        other.close()
+
+
 async def fetched(url: str, host: str | None = None) -> tuple[int, str]:
     """GET by hand, so that nothing between hides what was sent."""
     parts = urlsplit(url)

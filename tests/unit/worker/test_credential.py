@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
-from farhand_worker.credential import token_of
+from farhand_worker.address import parse
+from farhand_worker.credential import credential, token_of
 from farhand_worker.hiding import VARIABLE, Exposed, exposed
+from farhand_worker.invitation import Credential, default_directory, file_of
 from farhand_worker.settings import load, parser
 
 
@@ -44,3 +48,18 @@ def test_the_nearest_source_of_the_token_is_used(tmp_path: Path) -> None:
     assert token(*flag, environ={VARIABLE: "from.variable"}) == "from.file"
     assert token(environ={VARIABLE: "a.b", VARIABLE + "_FILE": str(tmp_path / "file")}) == "a.b"
     assert token(environ={VARIABLE + "_FILE": str(tmp_path / "file")}) == "from.file"
+
+
+def test_a_token_that_an_invitation_left_is_used_and_its_place_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When it is refused, somebody must know which one it was."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    caplog.set_level("INFO", "farhand.worker")
+    address = parse("http://127.0.0.1:1")
+    place = file_of(address, default_directory(os.environ))
+    place.parent.mkdir()
+    place.write_text(json.dumps(Credential("a.token", "mill")._asdict()))
+    values = load(vars(parser().parse_args(["--url", address.text])), {}, None)
+    assert credential(values, lambda: address, "").token == "a.token"
+    assert caplog.messages == [f"with the token that an earlier invitation left in {place}"]

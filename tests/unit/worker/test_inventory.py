@@ -38,12 +38,18 @@ def around(
         ({"SLURM_JOB_GPUS": "2-3,6"}, 8, 32768, 3, ["2", "3", "6"]),
         ({"SLURM_GPUS_ON_NODE": "1"}, 8, 32768, 1, ["0"]),
         ({"CUDA_VISIBLE_DEVICES": "GPU-4b2,MIG-77/1/0"}, 8, 32768, 2, ["GPU-4b2", "MIG-77/1/0"]),
+        ({"CUDA_VISIBLE_DEVICES": "MIG-1111,MIG-2222"}, 8, 32768, 2, ["MIG-1111", "MIG-2222"]),
+        ({"CUDA_VISIBLE_DEVICES": "4,5,6"}, 8, 32768, 3, ["4", "5", "6"]),
+        ({"CUDA_VISIBLE_DEVICES": "4,5,4, 5"}, 8, 32768, 2, ["4", "5"]),
+        ({"SLURM_JOB_GPUS": "1,1-2"}, 8, 32768, 2, ["1", "2"]),
         ({"CUDA_VISIBLE_DEVICES": ""}, 8, 32768, 0, []),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, 8, 32768, 0, []),
     ],
 )
 def test_a_batch_system_and_a_mask_say_what_is_lent(
     environ: dict[str, str], cpus: int, ram_mb: int, gpus: int, devices: list[str]
 ) -> None:
+    """B057, B058."""
     found = detect(around(environ)).inventory
     assert (found.cpus, found.ram_mb, found.gpus, found.devices) == (cpus, ram_mb, gpus, devices)
 
@@ -136,6 +142,10 @@ def test_a_mask_shows_what_cuda_would_show(text: str, shown: list[str]) -> None:
         ({"SLURM_MEM_PER_NODE": "2G"}, "give --ram-mb"),
         (
             {"SLURM_GPUS_ON_NODE": "2", "CUDA_VISIBLE_DEVICES": "0"},
+            "2 GPUs by SLURM_GPUS_ON_NODE, but CUDA_VISIBLE_DEVICES names 1",
+        ),
+        (
+            {"SLURM_GPUS_ON_NODE": "2", "CUDA_VISIBLE_DEVICES": "0,0"},
             "2 GPUs by SLURM_GPUS_ON_NODE, but CUDA_VISIBLE_DEVICES names 1",
         ),
     ],

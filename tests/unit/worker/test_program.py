@@ -27,6 +27,8 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--token-file", "nowhere.token"], "cannot be read from nowhere.token: No such file or directory"),
         (["--token-fd", "250"], "cannot be read from descriptor 250"),
         (["--python", "/no/python"], "--python /no/python is no Python that runs here: No such file"),
+        (["--python", "true"], "--python true is no Python that runs here: it did not say its version"),
+        (["--python", "false"], "--python false is no Python that runs here: it ended with exit 1"),
     ],
 )
 def test_an_option_that_cannot_be_used_is_2_and_named(

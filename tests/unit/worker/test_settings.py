@@ -83,6 +83,7 @@ def test_paths_in_the_file_are_meant_from_where_it_lies(tmp_path: Path) -> None:
         (["--shared-path", "here"], {}, "", "--shared-path: 'here' has 'here', which is no absolute path"),
         (["--pass-env", "A B"], {}, "", "which is the name of no variable"),
         (["--token", "a", "--token-file", "b"], {}, "", "--token and --token-file say the same thing"),
+        (["--token-fd", "9", "--token-file", "b"], {}, "", "--token and --token-file say the same thing"),
         ([], {"FARHAND_WORKER_GPUS": "two"}, "", "FARHAND_WORKER_GPUS: 'two' is no whole number from 0"),
         ([], {"FARHAND_WORKER_INSECURE": "perhaps"}, "", "is neither true nor false"),
         ([], {}, "ram_mb = 'much'", "ram_mb in farhand.toml: 'much' is no size"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Callable
 
 from .address import Address
 from .hiding import BYTES_MAX, VARIABLE
-from .invitation import Credential, default_directory, kept
+from .invitation import Credential, default_directory, file_of, kept
 from .pins import pin_of
 from .settings import Values
 from .usage import Usage
+
+_log = logging.getLogger("farhand.worker")
 
 
 def credential(values: Values, address: Callable[[], Address], code: str) -> Credential:
@@ -36,6 +39,7 @@ def credential(values: Values, address: Callable[[], Address], code: str) -> Cre
         raise Usage(
             f"a token is needed: --token-file FILE, {VARIABLE}, or the line of `farhand workers invite`"
         )
+    _log.info("with the token that an earlier invitation left in %s", file_of(address(), directory))
     return known._replace(pin=pin or known.pin)
 
 

@@ -11,16 +11,17 @@ import ssl
 from typing import Any, Callable, Dict, Optional
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
+from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, WebSocketException
 
 from . import __version__
 from .address import Address
 from .protocol import FRAME_BYTES_MAX, TUNNEL_HEADER
+from .proxies import proxy_for
 from .transfer import SESSION_HEADER
+from .ways import NoWay, pass_through
 
 _CLOSE_S = 1.0
 _TAKES_PROXY = "proxy" in inspect.signature(connect.__init__).parameters
-_PROXIES = ("https_proxy", "http_proxy", "all_proxy", "wss_proxy", "ws_proxy", "socks_proxy")
 
 _FINAL = {
     401: "the server does not accept this token: it is wrong, expired or revoked; mint another",
@@ -63,10 +64,9 @@ async def dial(
     try:
         if address.secure:
             options["ssl"] = await asyncio.wait_for(asyncio.to_thread(tls), timeout_s)
-        if address.loopback or not _proxied():
-            options["sock"] = await asyncio.wait_for(_connect(address), timeout_s)
-            if _TAKES_PROXY:
-                options["proxy"] = None
+        options["sock"] = await asyncio.wait_for(_way(address), timeout_s)
+        if _TAKES_PROXY:
+            options["proxy"] = None  # passed already, where there is one
         link = await connect(
             address.attach_url,
             additional_headers=_headers(token, session, tunnel),
@@ -88,8 +88,10 @@ async def dial(
         raise NotConnected(f"no answer within {timeout_s:g} s") from error
     except ssl.SSLCertVerificationError as error:
         raise NotConnected(f"its certificate is not trusted: {error.verify_message}") from error
+    except (InvalidMessage, ValueError) as error:  # websockets before 14 raises what it met while reading
+        raise _unread(address, error, known=session != "") from error
     except (OSError, EOFError, InvalidHandshake, WebSocketException) as error:
-        raise NotConnected(str(error) or type(error).__name__) from error
+        raise NotConnected(_why(error)) from error
 
 
 def _keep_short(link: ClientConnection) -> None:
@@ -105,10 +107,27 @@ def _headers(token: str, session: str, tunnel: str) -> Dict[str, str]:
     return {name: value for name, value in headers.items() if value}
 
 
-async def _connect(address: Address) -> socket.socket:
+async def _way(address: Address) -> socket.socket:
+    """A connection that leads to the server. A proxy that refuses says nothing of the server behind it."""
+    proxy = proxy_for(address)
+    if proxy is None:
+        return await _connect(address.host, address.port)
+    try:
+        link = await _connect(proxy.host, proxy.port)
+    except OSError as error:
+        raise NoWay(f"the proxy {proxy.text} cannot be reached: {_why(error)}") from error
+    try:
+        await pass_through(link, proxy, address)
+    except BaseException:  # a cancelled dial as well leaves no socket open
+        link.close()
+        raise
+    return link
+
+
+async def _connect(host: str, port: int) -> socket.socket:
     """A TCP connection; ConnectionRefusedError only when every address of the host refuses."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: Optional[OSError] = None
     for family, kind, number, _, place in found:
         link = socket.socket(family, kind, number)
@@ -126,7 +145,7 @@ async def _connect(address: Address) -> socket.socket:
             raise
         else:
             return link
-    raise failure or OSError(f"{address.host} has no address")
+    raise failure or OSError(f"{host} has no address")
 
 
 def _judge(address: Address, error: InvalidStatus, known: bool) -> Exception:
@@ -144,13 +163,25 @@ def _judge(address: Address, error: InvalidStatus, known: bool) -> Exception:
     return NotConnected(f"the server answered {status}")
 
 
+def _unread(address: Address, error: Exception, known: bool) -> Exception:
+    """What answers speaks no HTTP, or an older one than every server of this kind; or nothing answered."""
+    if isinstance(error.__cause__, EOFError):
+        return NotConnected("the connection was closed before an answer came")
+    if known:
+        return NotConnected(_why(error))
+    return DialRefused(f"{address.text} is not a farhand server (its answer is not HTTP/1.1)")
+
+
+def _why(error: BaseException) -> str:
+    """The system's own words, where the event loop has put others in their place."""
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0)
+    return str(error) or type(error).__name__
+
+
 def _sentence(error: InvalidStatus) -> Optional[str]:
     try:
         problem = json.loads(error.response.body or b"")
         return str(problem["detail"])
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _proxied() -> bool:
-    return any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES)

@@ -29,6 +29,7 @@ THREAD_CAPS = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
 """What numeric libraries read, when they are loaded, to know how many threads to start."""

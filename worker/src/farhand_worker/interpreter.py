@@ -32,8 +32,16 @@ def interpreter(program: Optional[str]) -> Interpreter:
         )
         version, fits = answer.stdout.decode().split()
     except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise Usage(f"--python {program} is no Python that runs here: {why}") from error
+        raise Usage(f"--python {program} is no Python that runs here: {_why(error)}") from error
     if fits != "True":
         raise Usage(f"--python {program} is Python {version}; user code needs 3.9 or later")
     return Interpreter(path, version)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        code = error.returncode
+        return f"it ended with exit {code}" if code >= 0 else f"it ended with signal {-code}"
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "it did not say its version when it was asked"

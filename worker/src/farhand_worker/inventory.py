@@ -119,12 +119,16 @@ def _gpus(around: Surroundings, flags: Said, settings: Said) -> Iterator[_Candid
 
 
 def mask(text: str) -> List[str]:
-    """The devices that a CUDA mask shows: as CUDA reads it, up to the first that is none."""
+    """The devices that a CUDA mask shows: as CUDA reads it, up to the first that is none.
+
+    One that is named twice is one device, which two jobs would otherwise be given.
+    """
     shown: List[str] = []
     for name in (part.strip() for part in text.split(",")):
         if not name or name.startswith("-") or name == "NoDevFiles":
             break
-        shown.append(name)
+        if name not in shown:
+            shown.append(name)
     return shown
 
 
@@ -164,7 +168,7 @@ def _listed(text: str) -> List[str]:
             names += [str(index) for index in range(int(low), int(high) + 1)]
         elif part:
             names.append(part)
-    return names
+    return list(dict.fromkeys(names))
 
 
 def _memory_total(meminfo: Optional[str]) -> Optional[int]:

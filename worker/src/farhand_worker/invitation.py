@@ -38,7 +38,7 @@ class Credential(NamedTuple):
 def kept(address: Address, directory: Path) -> Optional[Credential]:
     """What an earlier invitation to this server left."""
     try:
-        found = json.loads(_file(address, directory).read_text())
+        found = json.loads(file_of(address, directory).read_text())
         credential = Credential(**found)
     except (FileNotFoundError, ValueError, TypeError):
         return None
@@ -51,19 +51,20 @@ def default_directory(environ: Mapping[str, str]) -> Path:
     return (Path(base) if os.path.isabs(base) else Path.home() / ".config") / "farhand"
 
 
-def _file(address: Address, directory: Path) -> Path:
+def file_of(address: Address, directory: Path) -> Path:
+    """Where the credential of a server is kept."""
     where = re.sub(r"[^a-z0-9.]+", "-", f"{address.host}-{address.port}{address.base}".lower())
     return directory / f"worker-{where}.json"
 
 
 def make_sure_of_room(address: Address, directory: Path) -> None:
     """Raises OSError where nothing could be kept."""
-    _write(_file(address, directory).with_suffix(".probe"), " " * 4096).unlink()
+    _write(file_of(address, directory).with_suffix(".probe"), " " * 4096).unlink()
 
 
 def keep(address: Address, directory: Path, credential: Credential) -> None:
     """Keep it for the next start. Raises OSError."""
-    path = _file(address, directory)
+    path = file_of(address, directory)
     os.replace(_write(path.with_suffix(".new"), json.dumps(credential._asdict())), path)
 
 

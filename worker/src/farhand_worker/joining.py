@@ -12,6 +12,7 @@ from . import __version__
 from .address import Address
 from .invitation import Credential, NoExchange, NotInvited, keep, kept, make_sure_of_room
 from .trust import Trust
+from .ways import connection_to
 
 _JOIN = "/api/v1/workers/join"
 _TIMEOUT_S = 30.0
@@ -55,10 +56,7 @@ def _exchange(address: Address, code: str, pin: Optional[str]) -> Credential:
 
 
 def _connection(address: Address, pin: Optional[str]) -> http.client.HTTPConnection:
-    if not address.secure:
-        return http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
     try:
-        context = Trust(pin).context(address)
+        return connection_to(address, _TIMEOUT_S, Trust(pin).context(address) if address.secure else None)
     except OSError as error:
         raise NoExchange(f"{address.text} cannot be reached: {error or type(error).__name__}") from error
-    return http.client.HTTPSConnection(address.host, address.port, timeout=_TIMEOUT_S, context=context)

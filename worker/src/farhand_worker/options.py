@@ -17,6 +17,7 @@ from .credential import credential
 from .interpreter import interpreter
 from .inventory import Said, detect, here
 from .machine import Inventory
+from .proxies import proxy_for
 from .settings import Values
 from .usage import Usage
 
@@ -72,6 +73,7 @@ def options(values: Values, code: str = "") -> Options:
     found = detect(around, _said(values.by_flag), _said(values.otherwise))
     warn_of_crowding(values["parallel"], around.cores)
     address, artifacts, cwd = _address(values), _artifacts(values), _directory(values["cwd"])
+    _tell_of_proxies(None if values["url_file"] else address(), artifacts)
     trusted = credential(values, address, code)
     beside_server = values["orphan_s"] is not None
     # A server's own worker is no allocation's, wherever the server was started.
@@ -105,6 +107,13 @@ def options(values: Values, code: str = "") -> Options:
         beside_server=beside_server,
         passing=allocated is not None and not values["state_dir"],
     )
+
+
+def _tell_of_proxies(*addresses: Optional[Address]) -> None:
+    """Say what leads to the server, if not the network alone. Raises `BadProxy`."""
+    proxies = [proxy_for(address) for address in addresses if address is not None]
+    for text in sorted({proxy.text for proxy in proxies if proxy is not None}):
+        _log.info("by way of the proxy %s", text)
 
 
 def _said(value: Callable[[str], Optional[int]]) -> Said:

@@ -146,7 +146,9 @@ SETTINGS: Tuple[Setting, ...] = (
     _row("cwd", units.text, "", keys=(), own=True),
     _row("orphan_s", units.seconds, "", keys=(), own=True),
 )
-_EITHER = (("url", "url_file"), ("token", "token_file", "token_fd"))
+_EITHER = (("url", "url_file"), ("token", "token_fd", "token_file"))
+_AS_GIVEN = {"token_fd": "token"}
+"""A token that was an argument has become a descriptor by the time that settings are read."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +265,7 @@ def _where(setting: Setting, source: str) -> str:
 
 def _check_either(flags: Mapping[str, Any]) -> None:
     for names in _EITHER:
-        given = ["--" + name.replace("_", "-") for name in names if name in flags]
+        given = ["--" + _AS_GIVEN.get(name, name).replace("_", "-") for name in names if name in flags]
         if len(given) > 1:
             raise Usage(f"{' and '.join(given)} say the same thing; give one of them")
 

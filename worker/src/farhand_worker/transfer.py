@@ -18,6 +18,7 @@ from . import __version__
 from .address import Address
 from .digests import CHUNK_BYTES, copy_hashed, feed, file_digest
 from .trust import Trust
+from .ways import connection_to
 
 _ARTIFACTS = "/api/v1/artifacts/"
 
@@ -305,12 +306,7 @@ class Transfer:
             return self._asked(method, path, headers, body)
 
     def _opened(self, address: Address) -> http.client.HTTPConnection:
-        if address.secure:
-            context = self._context(address)
-            return http.client.HTTPSConnection(
-                address.host, address.port, timeout=_TIMEOUT_S, context=context
-            )
-        return http.client.HTTPConnection(address.host, address.port, timeout=_TIMEOUT_S)
+        return connection_to(address, _TIMEOUT_S, self._context(address) if address.secure else None)
 
 
 class _Unreadable(OSError):

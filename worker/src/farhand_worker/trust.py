@@ -7,11 +7,11 @@ fetched once, compared, and is then the only one that TLS connections accept: no
 from __future__ import annotations
 
 import hashlib
-import socket
 import ssl
-from typing import Optional
+from typing import Optional, cast
 
 from .address import Address
+from .ways import connection_to
 
 _PARTIAL_CHAIN = getattr(ssl, "VERIFY_X509_PARTIAL_CHAIN", 0x80000)
 _TIMEOUT_S = 10.0
@@ -64,6 +64,9 @@ def _presented(address: Address) -> bytes:
     look = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     look.check_hostname = False
     look.verify_mode = ssl.CERT_NONE
-    link = socket.create_connection((address.host, address.port), _TIMEOUT_S)
-    with link, look.wrap_socket(link, server_hostname=address.host) as tls:
-        return tls.getpeercert(binary_form=True) or b""
+    asked = connection_to(address, _TIMEOUT_S, look)
+    try:
+        asked.connect()
+        return cast(ssl.SSLSocket, asked.sock).getpeercert(binary_form=True) or b""
+    finally:
+        asked.close()
