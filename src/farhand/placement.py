@@ -22,6 +22,11 @@ AFFINITY_S = 10.0
 
 HELD_BY_ANCESTORS = "held_by_ancestors"
 _LISTED = 8
+_OTHER_THAN = {
+    "worker": "is the server itself, and it asks for another machine",
+    "server": "is not the server itself",
+}
+"""What is against a candidate whose kind is not the one asked for."""
 _UNITS = {"slots": "slots", "cpus": "cpus", "gpus": "gpus", "ram_mb": "MB of ram"}
 
 
@@ -168,7 +173,8 @@ def refuse_ever(ask: Ask, candidate: Candidate) -> Refusal | None:
     """The reason for which a candidate can never take a job that asks so, whatever else it does."""
     name = candidate.name
     if not _is_addressed(ask.runs_on, name):
-        return Refusal(name, "not_asked_for", f"it asks for {ask.runs_on}", True)
+        other = _OTHER_THAN.get(ask.runs_on, f"is not {ask.runs_on}")
+        return Refusal(name, "not_asked_for", other, True)
     missing = [label for label in ask.labels if label not in candidate.labels]
     if missing:
         return Refusal(name, "label_missing", f"has no label {', '.join(missing)}", True)

@@ -128,6 +128,19 @@ def test_without_any_worker_the_sentence_says_so() -> None:
     assert place(Ask(runs_on="b"), []).message == "waits for a free slot on b; no worker is attached"
 
 
+@pytest.mark.parametrize(
+    ("runs_on", "message"),
+    [
+        ("worker", "server is the server itself, and it asks for another machine"),
+        ("server", "a is not the server itself"),
+        ("b", "server is not b; a is not b"),
+    ],
+)
+def test_a_place_that_was_not_asked_for_is_named_as_what_it_is(runs_on: str, message: str) -> None:
+    candidates = [replace(SERVER, draining=True), worker("a", draining=True)]
+    assert message in place(Ask(runs_on=runs_on), candidates).message
+
+
 def test_a_busy_worker_is_a_reason_to_wait_with_numbers() -> None:
     placement = place(Ask(), [worker("a", room=0, parallel=3)])
     assert placement.message == "waits for a free slot: a has 3 of 3 slots taken"

@@ -306,10 +306,9 @@ class Runs:
         run = run if params == run.params else replace(run, params=params)
         name = self._masker(run.name) if run.name else ""
         run = run if name == run.name else replace(run, name=name)
-        if run.state == "queued" and (run.root is not None or not run.message):
+        if run.state == "queued":
             waiting = self._queue.waiting_for(run)
-            told = "; ".join(filter(None, (run.message, waiting.message if waiting else "")))
-            return replace(run, message=told)
+            return replace(run, message=_with_wait(run.message, waiting.message if waiting else ""))
         member = self._fleet.get(run.worker) if run.worker and run.state in _HELD else None
         if member is not None and member.state == LOST:
             return replace(run, reason="worker_lost", message="worker went away mid-call")
@@ -332,6 +331,11 @@ class Runs:
         if job is None:
             return run
         return replace(run, message=f"{run.message}; {job.name} {why}{_others(len(waiting))}")
+
+
+def _with_wait(before: str, now: str) -> str:
+    """What led a run back to the queue, and what it waits for there, each said once."""
+    return before if now in before else f"{before}; {now}" if before else now
 
 
 def _others(count: int) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import replace
 
 import pytest
 
+from farhand.engine import attachment, rescuer
 from farhand.engine.audit import Told
 from farhand.engine.member import LOST, Member
 from farhand.engine.runs import Runs
@@ -15,8 +17,8 @@ from farhand.engine.why import Explanations
 from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage
 from farhand.model import Ask, AuditEntry, TaskRun
 from farhand_worker import protocol
-from tests.unit.engine.records import FLOW, FakeLink, a_hello, a_job
-from tests.unit.engine.world import World
+from tests.unit.engine.records import FLOW, Clock, FakeLink, a_hello, a_job
+from tests.unit.engine.world import TIMES, World
 
 pytestmark = pytest.mark.anyio
 
@@ -122,6 +124,24 @@ async def test_a_run_that_waits_says_why(runs: Runs, world: World) -> None:
     assert (await runs.get(run.id)).message == (
         "waits for label gpu; no attached worker could ever take it: box has no label gpu"
     )
+
+
+async def test_a_run_that_came_back_to_the_queue_says_what_led_there_and_what_it_waits_for(
+    runs: Runs, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(time.monotonic())
+    monkeypatch.setattr(rescuer, "time", clock)
+    monkeypatch.setattr(attachment, "time", clock)
+    _, _, job = await world.worker_with_job()
+    await world.started(job)
+    clock.now += TIMES.lease_s + TIMES.margin_s
+    await world.look()
+    await world.hand_over()
+    waits = "waits for a free slot; no worker is attached; box could take it and is offline since"
+    said = (await runs.get(job.run)).message
+    assert said.startswith(f"crash 1 of 3 allowed: worker went away mid-call; {waits}")
+    assert said.count("waits for") == 1
+    assert (await Explanations(runs, world.queue).why(job.run)).message == said
 
 
 async def test_a_run_that_waits_names_the_workers_that_are_offline_and_could_take_it(
