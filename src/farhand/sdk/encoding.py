@@ -68,11 +68,11 @@ def encode(value: Any, blobs: Optional[Path], synced: bool = True) -> Tuple[Body
     if text is not None:
         if len(text) <= INLINE_BYTES_MAX or blobs is None:
             return {"enc": "json", "text": text}, []
-        return _as_blob("json", text.encode("ascii"), blobs, synced)
-    content = _pickled(value)
-    if len(content) * 4 // 3 + 4 <= INLINE_BYTES_MAX or blobs is None:
-        return {"enc": "pickle", "text": base64.b64encode(content).decode("ascii")}, []
-    return _as_blob("pickle", content, blobs, synced)
+        return _as_blob("json", [text.encode("ascii")], blobs, synced)
+    pieces = _pickled(value)
+    if sum(map(len, pieces)) * 4 // 3 + 4 <= INLINE_BYTES_MAX or blobs is None:
+        return {"enc": "pickle", "text": base64.b64encode(b"".join(pieces)).decode("ascii")}, []
+    return _as_blob("pickle", pieces, blobs, synced)
 
 
 def decode(body: Body, fetch: Optional[Fetch]) -> Any:
@@ -81,8 +81,7 @@ def decode(body: Body, fetch: Optional[Fetch]) -> Any:
         if "digest" in body:
             if fetch is None:
                 raise CannotDecode("its content is not here")
-            content = fetch(body["digest"]).read_bytes()
-            return from_json_text(content.decode("ascii")) if body["enc"] == "json" else pickle.loads(content)
+            return _READ[body["enc"]](fetch(body["digest"]))
         if body["enc"] == "json":
             return from_json_text(body["text"])
         return pickle.loads(base64.b64decode(body["text"]))
@@ -121,14 +120,42 @@ def from_json_text(text: str) -> Any:
     return _untag(json.loads(text)) if '"$' in text else json.loads(text)
 
 
-def _as_blob(enc: str, content: bytes, blobs: Path, synced: bool) -> Tuple[Body, List[str]]:
-    digest, size = write_blob(blobs, (content,), synced)
+def _as_blob(enc: str, pieces: List[bytes], blobs: Path, synced: bool) -> Tuple[Body, List[str]]:
+    digest, size = write_blob(blobs, pieces, synced)
     return {"enc": enc, "digest": digest, "size": size}, [digest]
 
 
-def _pickled(value: Any) -> bytes:
+def _read_json(path: Path) -> Any:
+    return from_json_text(path.read_bytes().decode("ascii"))
+
+
+def _read_pickle(path: Path) -> Any:
+    """Large bytes are read to where they stay: a file knows how, and a pickle of bytes does not."""
+    with path.open("rb") as file:
+        return pickle.load(file)
+
+
+_READ: Dict[str, Callable[[Path], Any]] = {"json": _read_json, "pickle": _read_pickle}
+
+
+class _Pieces:
+    """What a pickler writes, as it comes: large bytes are those of the value itself, not a copy."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self) -> None:
+        self.pieces: List[bytes] = []
+
+    def write(self, piece: bytes) -> int:
+        self.pieces.append(piece)
+        return len(piece)
+
+
+def _pickled(value: Any) -> List[bytes]:
+    written = _Pieces()
     try:
-        return pickle.dumps(value, protocol=5)
+        pickle.Pickler(written, protocol=5).dump(value)
+        return written.pieces
     except Exception as error:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         raise NotSerializable(f"a value of type {kind} cannot be stored: {error}", type=kind) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,33 @@ def test_big_values_become_blobs(tmp_path: Path, value: Any) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [body["digest"].partition(":")[2]]
     assert body["size"] == next(tmp_path.iterdir()).stat().st_size
     assert decode(body, lambda digest: tmp_path / digest.partition(":")[2]) == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        (b"x" * INLINE_BYTES_MAX,),
+        {1: [bytearray(b"y" * INLINE_BYTES_MAX), b"z" * (3 * INLINE_BYTES_MAX)]},
+        (["small"] * 50_000, b"a" * INLINE_BYTES_MAX, {"b" * INLINE_BYTES_MAX}),
+    ],
+)
+def test_a_big_value_is_written_in_pieces_as_the_one_pickle_that_any_reader_knows(
+    tmp_path: Path, value: Any
+) -> None:
+    body, _ = encode(value, tmp_path)
+    written = (tmp_path / body["digest"].removeprefix("sha256:")).read_bytes()
+    assert written == pickle.dumps(value, protocol=5)
+    assert len(written) == body["size"]
+    assert decode(body, lambda digest: tmp_path / digest.removeprefix("sha256:")) == value
+
+
+@pytest.mark.parametrize("left", [0, 100, INLINE_BYTES_MAX, -1])
+def test_a_big_value_that_is_cut_short_does_not_load(tmp_path: Path, left: int) -> None:
+    body, _ = encode((b"x" * (2 * INLINE_BYTES_MAX),), tmp_path)
+    path = tmp_path / body["digest"].removeprefix("sha256:")
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(CannotDecode):
+        decode(body, lambda _: path)
 
 
 def test_what_cannot_be_stored_is_named_by_its_type() -> None:
