@@ -39,6 +39,8 @@ def test_a_large_value_goes_to_and_from_such_a_worker_by_the_directory(
     for direction in (TO_WORKER, TO_SERVER):
         assert proxy.forwarded[direction] - before[direction] < SIZE / 2
     assert "files come straight from the server's directory" in deployment.workers["box"].text()
+    kept = [path.stat().st_size for path in (deployment.home / "local" / "blobs").iterdir()]
+    assert all(size < SIZE for size in kept), "beside the server it is read where it lies"
 
 
 @pytest.mark.fault("3.47")

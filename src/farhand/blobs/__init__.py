@@ -15,18 +15,20 @@ import hashlib
 import os
 import re
 import secrets
+from collections import OrderedDict
 from collections.abc import AsyncIterable
 from pathlib import Path
 
-from farhand_worker.nearby import PROBE
+from farhand_worker.nearby import PROBE, look
 
 from ..errors import NotFound, Usage
-from .laid import Laid
+from .laid import Laid, Own
 from .landing import PIECE_BYTES, Landing, gathered, land, make_directory
 from .parts import Parts
 
 DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 
+_NOTED_MAX = 1024
 _PIECES_AT_ONCE = 2
 """What comes in no more large pieces than these is written in one turn of a thread."""
 
@@ -43,6 +45,7 @@ class Blobs:
         self._directory = directory
         self.parts = Parts(self._place)
         self.laid = Laid(self._place)
+        self._verified: OrderedDict[str, list[int]] = OrderedDict()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def path(self, digest: str) -> Path:
@@ -78,7 +81,9 @@ class Blobs:
             if len(first) > _PIECES_AT_ONCE:
                 break
         else:
-            return await asyncio.to_thread(land, place, first, digest)
+            size = await asyncio.to_thread(land, place, first, digest)
+            self._note(digest)
+            return size
         with await asyncio.to_thread(Landing, place) as landing:
             for piece in first:
                 await asyncio.to_thread(landing.write, piece)
@@ -107,7 +112,20 @@ class Blobs:
         fresh = self._directory / f".{PROBE}"
         fresh.write_text(nonce)
         fresh.replace(self._directory / PROBE)
-        return {"directory": str(self._directory.absolute()), "nonce": nonce, "laid": "yes"}
+        return {"directory": str(self._directory.absolute()), "nonce": nonce, "laid": "yes", "asked": "yes"}
+
+    async def take_laid(self, digest: str, token: str, size: int, own: Own) -> bool:
+        """Make a laid file the blob, unless it is here already; see `Laid.settle`."""
+        if self.has(digest):
+            return True
+        settled = await self.laid.settle(digest, token, size, own)
+        if settled:
+            self._note(digest)
+        return settled
+
+    def seen(self, digest: str) -> list[int] | None:
+        """What the file of a blob was like when it was verified here, not long ago: see `nearby.look`."""
+        return self._verified.get(digest)
 
     def older_than(self, moment: float) -> list[str]:
         """Blobs that nobody put or asked for since a moment."""
@@ -136,6 +154,11 @@ class Blobs:
         for path in self._directory.glob("[0-9a-f][0-9a-f]/.*"):
             if _age_mark(path) < moment:
                 path.unlink(missing_ok=True)
+
+    def _note(self, digest: str) -> None:
+        self._verified[digest] = list(look(self._place(digest)))
+        if len(self._verified) > _NOTED_MAX:
+            self._verified.popitem(last=False)
 
     def _place(self, digest: str) -> Path:
         if DIGEST_PATTERN.fullmatch(digest) is None:

@@ -20,6 +20,7 @@ import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from ..errors import Conflict, DigestMismatch, NotFound, Usage
 from .landing import PIECE_BYTES, check, settle
@@ -33,6 +34,21 @@ _THREADS = 2
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
+class Own(NamedTuple):
+    """What is known of a file because the server's own worker has laid it: it is the server's user and child.
+
+    It may lay a file by a second name, which goes with its job. ``hashed``: its engine has hashed what it
+    wrote, a moment ago; what is read of it now is what was written then.
+    """
+
+    names_max: int = 1
+    hashed: bool = False
+
+
+FOREIGN = Own()
+"""Any other worker's."""
+
+
 class Laid:
     """The laid files of one directory. ``place`` tells where a digest's blob belongs."""
 
@@ -41,7 +57,7 @@ class Laid:
         self._taken: dict[Path, asyncio.Future[None]] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "laid")
 
-    async def settle(self, digest: str, token: str, size: int) -> bool:
+    async def settle(self, digest: str, token: str, size: int, own: Own = FOREIGN) -> bool:
         """Make a laid file the blob, on disk when this is true; false: ask again, it is still being read.
 
         Raises `Usage` for what is no token, `NotFound` when no such file is seen here, `Conflict` when it is
@@ -54,7 +70,7 @@ class Laid:
         task = self._taken.get(path)
         if task is None:
             loop = asyncio.get_running_loop()
-            task = loop.run_in_executor(self._threads, _take, path, place, digest, size)
+            task = loop.run_in_executor(self._threads, _take, path, place, digest, size, own)
             self._taken[path] = task
             task.add_done_callback(lambda done: self._over(path, done))
         done, _ = await asyncio.wait({task}, timeout=ANSWER_S)
@@ -69,7 +85,7 @@ class Laid:
             done.exception()  # whoever asked has it, or has gone
 
 
-def _take(path: Path, place: Path, digest: str, size: int) -> None:
+def _take(path: Path, place: Path, digest: str, size: int, own: Own) -> None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -80,9 +96,10 @@ def _take(path: Path, place: Path, digest: str, size: int) -> None:
             f"the file laid for {digest} cannot be read: {error.strerror}; send it instead"
         ) from None
     try:
-        _refuse_foreign(os.fstat(fd), digest, size)
+        _refuse_foreign(os.fstat(fd), digest, size, own.names_max)
         os.fchmod(fd, 0o600)
-        check(_hash_of(fd, size), digest)
+        if not own.hashed:
+            check(_hash_of(fd, size), digest)
         settle(fd, path, place)
     finally:
         os.close(fd)
@@ -94,9 +111,9 @@ def _remove(path: Path) -> None:
         path.unlink()
 
 
-def _refuse_foreign(status: os.stat_result, digest: str, size: int) -> None:
+def _refuse_foreign(status: os.stat_result, digest: str, size: int, names_max: int) -> None:
     """Only what can be kept like a file of our own: another's could be changed by them later."""
-    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink != 1:
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_nlink > names_max:
         raise Conflict(
             f"the file laid for {digest} is not a plain file of the server's own user; send it instead"
         )

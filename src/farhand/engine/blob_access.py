@@ -43,12 +43,22 @@ class BlobAccess:
         if claim.job == CHECKOUT and digest in self._fleet.member(worker).compared:
             return  # a manifest that the server asked it to compare its checkout with
         job, lease = self._held(worker, claim)
+        if self._is_needed(job, lease, digest):
+            return
         if self._imports.owns(job):
             allowed = self._imports.may_read(job, lease, digest, worker)
         else:
             allowed = await self._run_blobs.may_read(job, lease, digest)
         if not allowed:
             raise NotYourArtifact(f"no job that {worker} holds by a current lease has to do with {digest}")
+
+    def _is_needed(self, job: str, lease: int, digest: str) -> bool:
+        """Whether it is what every attempt of the job asks for first, so that nobody need look further."""
+        held = self._fleet.holder(job)
+        if held is None or held[1].lease != lease:
+            return False
+        needs = held[1].job
+        return digest in (needs.bundle, needs.fingerprint, needs.args.get("digest"))
 
     def _held(self, worker: str, claim: Claim) -> tuple[str, int]:
         if claim.job is None or claim.lease is None:

@@ -97,6 +97,9 @@ class Reports:
         """Whether ``worker`` holds the job, and by its current lease."""
         if self._imports.owns(job_id):
             return self._imports.is_current(job_id, lease, worker)
+        held = self._fleet.holder(job_id)
+        if held is not None and (held[0].name, held[1].lease) == (worker, lease):
+            return True  # as the store says, or said a moment ago
         return await self._store.reports.is_current(job_id, lease, worker)
 
 

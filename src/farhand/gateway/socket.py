@@ -24,6 +24,7 @@ from ..engine.needs import Needs
 from ..engine.reports import Reports
 from ..engine.tunnels import Tunnels
 from ..errors import FarhandError, StaleLease
+from ..model import LOCAL_WORKER
 from .session import CLOSED, GREETING, Session
 
 log = logging.getLogger("farhand")
@@ -82,6 +83,8 @@ class Socket:
         if self._session.state == GREETING and not isinstance(message, _GREETINGS):
             self._early.append(message)
         elif self._session.state != CLOSED:
+            if type(message) is protocol.Outcome and self._credential.name == LOCAL_WORKER:
+                message = self._needs.seen(message)
             self._outgoing.put_nowait(protocol.encode(message))
 
     def expect(self, job: str, lease: int) -> None:
@@ -339,6 +342,9 @@ class Socket:
     async def _service(self, request: protocol.Request) -> dict[str, Any]:
         return await self._needs.service(str(request.args["name"]), _wait_s(request))
 
+    async def _laid(self, request: protocol.Request) -> dict[str, Any]:
+        return await self._needs.laid(self._credential.name, request.args)
+
     async def _stream(self, request: protocol.Request) -> dict[str, Any]:
         return await self._needs.stream(request.job, request.args, _wait_s(request))
 
@@ -347,6 +353,7 @@ class Socket:
 
     _REQUESTS: ClassVar[dict[str, Callable[[Socket, protocol.Request], Awaitable[dict[str, Any]]]]] = {
         "checkpoints": _checkpoints,
+        "laid": _laid,
         "secret": _secret,
         "service": _service,
         "stream": _stream,

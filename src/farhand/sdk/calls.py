@@ -209,7 +209,7 @@ def replay(made: Call) -> Optional[Tuple[Any]]:
     if owner is not None:
         return (owner,)
     try:
-        value = encoding.decode(body, run.recorder.blob_path)
+        value = encoding.decode(body, run.recorder.value_path)
     except (encoding.CannotDecode, OSError) as error:
         run.ledger.forget(made.key)
         run.log(f"the kept result of {made.step.name} cannot be loaded, so it runs again: {error}", "warning")

@@ -58,6 +58,10 @@ class Recorder:
             raise FileNotFoundError(digest)
         return saved
 
+    def value_path(self, digest: str) -> Path:
+        """The same for who reads it at once and does not give it away."""
+        return self.blob_path(digest)
+
     def saved(self, digest: str) -> Optional[Path]:
         """The file of a digest that was saved here, if it was."""
         path = self.blobs / hex_of(digest) if self.blobs is not None else None

@@ -139,7 +139,8 @@ class Engine:
     def _on_outcome(self, header: Header) -> None:
         job = self._job
         if job is not None:
-            job.placer.arrived(header["key"], header["body"])
+            path = header.get("path")
+            job.placer.arrived(header["key"], header["body"], None if path is None else Path(path))
 
     def _on_proceed(self, header: Header) -> None:
         job = self._job

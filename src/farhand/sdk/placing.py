@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from farhand.errors import Cancelled, NotSerializable
@@ -101,8 +102,10 @@ class Placer:
         settings = made.step.settings_of_call()
         return settings if feed is None or not feed.along else {**settings, "along": sorted(feed.along)}
 
-    def arrived(self, key: str, outcome: Outcome) -> None:
-        """An outcome, from the channel."""
+    def arrived(self, key: str, outcome: Outcome, path: Optional[Path] = None) -> None:
+        """An outcome, from the channel; ``path`` is of its value's file, where the agent knows it already."""
+        if path is not None:
+            outcome = {**outcome, "path": path}
         with self._lock:
             known = self._open.pop(key, None)
             if known is None:
@@ -128,9 +131,9 @@ class Placer:
             self._load(made, future, outcome, body)
 
     def _load(self, made: Call, future: Future[Any], outcome: Outcome, body: Dict[str, Any]) -> None:
-        run = self._run
+        run, path = self._run, outcome.get("path")
         try:
-            value = encoding.decode(body, run.recorder.blob_path)
+            value = encoding.decode(body, run.recorder.value_path if path is None else lambda _: path)
         except Exception as error:  # noqa: BLE001 - whatever keeps the value from being loaded is the call's end
             future.settle(error=error)
             return

@@ -207,7 +207,7 @@ class Job:
 
     def _arguments(self, step: Step[Any]) -> Any:
         try:
-            given = encoding.decode(self._header["args"], self.spool.blob_path)
+            given = encoding.decode(self._header["args"], self.spool.value_path)
         except encoding.CannotDecode as error:
             raise _Unfit("arguments_do_not_load") from error
         if self._header["kind"] == "call" and isinstance(step, Flow):

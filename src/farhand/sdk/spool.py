@@ -106,6 +106,10 @@ class Spool(Recorder):
         """The verified file of a digest: what this job saved itself, or what the agent has or fetches."""
         return self.saved(digest) or Path(self._ask("blob", {"digest": digest})["path"])
 
+    def value_path(self, digest: str) -> Path:
+        """The same, which may be the server's own file: whoever gets it only reads it, and at once."""
+        return self.saved(digest) or Path(self._ask("blob", {"digest": digest, "read": True})["path"])
+
     def close(self) -> None:
         """Nothing more is written; what threads left behind still say is dropped."""
         with self._changed:

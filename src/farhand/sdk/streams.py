@@ -258,7 +258,7 @@ class Pages:
 
     def value(self, item: Any) -> Any:
         """Decoded; its file is fetched if it has one."""
-        return encoding.decode(item, self._run.recorder.blob_path)
+        return encoding.decode(item, self._run.recorder.value_path)
 
     def reference(self) -> Any:
         """Which stream it is."""

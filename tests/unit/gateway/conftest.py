@@ -24,6 +24,6 @@ async def world(store: Store) -> World:
 
 
 @pytest.fixture
-async def gateway(world: World) -> AsyncIterator[Gateway]:
-    async with a_gateway(world) as gateway:
+async def gateway(world: World, tmp_path: Path) -> AsyncIterator[Gateway]:
+    async with a_gateway(world, tmp_path) as gateway:
         yield gateway

@@ -13,6 +13,7 @@ from typing import Any
 from anyio import fail_after
 from starlette.websockets import WebSocketDisconnect
 
+from farhand.blobs import Blobs
 from farhand.engine.attachment import Attached, Credential
 from farhand.engine.audit import Audit
 from farhand.engine.masking import Masker
@@ -79,13 +80,23 @@ KEY = base64.b64encode(bytes(range(32))).decode()
 class Gateway:
     """Sockets on the services of one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, home: Path) -> None:
         self.world = world
+        self.home = home
+        self.blobs = Blobs(home / "blobs")
         masker = Masker()
         self.audit = Audit(world.store, masker)
         self.secrets = Secrets(world.store, Path(), masker, self.audit, {"FARHAND_SEALING_KEY": KEY})
         self.variables = Variables(world.store)
         self.tunnels = Tunnels()
+        self.needs = Needs(
+            world.store,
+            self.secrets,
+            self.variables,
+            world.hosting,
+            world.streams,
+            self.blobs,
+        )
         self.serving: list[asyncio.Task[None]] = []
 
     def dial(self, name: str = "box", labels: tuple[str, ...] = ()) -> FakeWebSocket:
@@ -96,7 +107,7 @@ class Gateway:
             Credential(name, labels, "jti"),
             self.world.attachments,
             self.world.reports,
-            Needs(self.world.store, self.secrets, self.variables, self.world.hosting, self.world.streams),
+            self.needs,
             self.tunnels,
             self._welcome,
             TIMES,
@@ -138,8 +149,8 @@ class Gateway:
 
 
 @asynccontextmanager
-async def a_gateway(world: World) -> AsyncIterator[Gateway]:
-    gateway = Gateway(world)
+async def a_gateway(world: World, home: Path) -> AsyncIterator[Gateway]:
+    gateway = Gateway(world, home)
     try:
         yield gateway
     finally:

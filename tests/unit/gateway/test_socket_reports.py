@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -230,9 +231,9 @@ async def test_a_report_says_that_the_assign_was_accepted(
 
 
 async def test_the_server_looks_by_itself_whether_an_assign_was_accepted(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateways, "TIMES", TIMES.scaled(0.01))
-    async with a_gateway(World(store)) as gateway:
+    async with a_gateway(World(store), tmp_path) as gateway:
         websocket, _ = await gateway.with_job()
         assert (await websocket.hear(tuple))[0] == TRY_AGAIN

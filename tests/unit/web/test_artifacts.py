@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,12 +24,28 @@ def worker(app: Any) -> TestClient:
     return caller(app, WORKER)
 
 
+HOLDING = SimpleNamespace(lease=7, job=SimpleNamespace(args={}, bundle="", fingerprint=""))
+
+
 @pytest.fixture
 def held(services: FakeServices) -> FakeServices:
     """The worker holds a job."""
     services.leases.current.add(("0job1", 7))
-    services.fleet.holders["0job1"] = (services.workers.items[0], None)
+    services.fleet.holders["0job1"] = (services.workers.items[0], HOLDING)
     return services
+
+
+def test_what_the_job_it_holds_begins_with_is_given_without_looking_further(
+    worker: TestClient, held: FakeServices
+) -> None:
+    digests = [held.blobs.put_bytes(content) for content in (b"args", b"bundle", b"manifest")]
+    needs = SimpleNamespace(
+        args={"enc": "pickle", "digest": digests[0]}, bundle=digests[1], fingerprint=digests[2]
+    )
+    for lease, status in ((7, 200), (8, 403)):
+        held.fleet.holders["0job1"] = (held.workers.items[0], SimpleNamespace(lease=lease, job=needs))
+        for digest in digests:
+            assert worker.get(f"/api/v1/artifacts/{digest}", headers=LEASE).status_code == status
 
 
 def part(client: TestClient, text: str, content: bytes = b"") -> Any:
@@ -39,9 +56,9 @@ def test_a_worker_writes_only_under_a_live_lease(worker: TestClient, services: F
     assert problem_of(worker.put(PATH, content=CONTENT)) == (403, "not_your_artifact")
     assert problem_of(worker.put(PATH, content=CONTENT, headers=LEASE)) == (403, "not_your_artifact")
     services.leases.current.add(("0job1", 7))
-    services.fleet.holders["0job1"] = (services.workers.items[0], None)
+    services.fleet.holders["0job1"] = (services.workers.items[0], HOLDING)
     assert worker.put(PATH, content=CONTENT, headers=LEASE).status_code == 201
-    services.fleet.holders["0job1"] = (replace(services.workers.items[0], name="another"), None)
+    services.fleet.holders["0job1"] = (replace(services.workers.items[0], name="another"), HOLDING)
     assert problem_of(worker.put(PATH, content=CONTENT, headers=LEASE)) == (403, "not_your_artifact")
 
 
@@ -53,7 +70,7 @@ def test_a_worker_reads_only_what_its_jobs_need(worker: TestClient, held: FakeSe
     assert worker.head(PATH).status_code == 403
     held.leases.readable.add(digest)
     assert worker.get(PATH, headers=LEASE).content == CONTENT
-    held.fleet.holders["0job1"] = (replace(held.workers.items[0], name="another"), None)
+    held.fleet.holders["0job1"] = (replace(held.workers.items[0], name="another"), HOLDING)
     assert problem_of(worker.get(PATH, headers=LEASE)) == (403, "not_your_artifact")
 
 

@@ -10,7 +10,8 @@ import pytest
 from farhand.blobs import Blobs, digest_of
 from farhand_worker.blobs import BlobCache, NotFetched
 from farhand_worker.cache import Cache
-from farhand_worker.nearby import Nearby
+from farhand_worker.inquiries import NotAnswered
+from farhand_worker.nearby import Nearby, look
 from farhand_worker.state import StateDirectory
 from farhand_worker.transfer import Claim, Transfer, TransferFailed
 
@@ -119,3 +120,93 @@ async def test_what_was_refused_to_one_job_is_asked_for_by_the_next(tmp_path: Pa
     assert isinstance(refused, NotFetched)
     assert given == [tmp_path / "blobs" / ("0" * 64)] * 2
     assert transfer.asked == ["one", "two"]
+
+
+def beside(tmp_path: Path) -> tuple[Cache, Blobs, Nearby]:
+    """The cache of the server's own worker, which sends nothing and gets nothing."""
+    blobs, nearby = Blobs(tmp_path / "server"), Nearby(None)
+    nearby.prove(blobs.write_probe())
+    mine = Cache(
+        StateDirectory(tmp_path), Transfer("token"), "python3", BlobCache(tmp_path / "blobs"), nearby
+    )
+    return mine, blobs, nearby
+
+
+async def test_beside_the_server_a_value_is_not_copied_and_what_user_code_gets_is(tmp_path: Path) -> None:
+    cache, blobs, nearby = beside(tmp_path)
+    cache._transfer.copy = nearby.copy
+    digest = blobs.put_bytes(b"content")
+    values = await asyncio.gather(*(cache.value(digest, Claim("one", 1)) for _ in range(3)))
+    assert values == [blobs.path(digest)] * 3
+    assert await cache.blob(digest, Claim("one", 1), named=True) == tmp_path / "blobs" / digest[7:]
+    assert cache.seen_nearby(digest, [7, 1, 1]) is None, "it is not what the server has seen"
+    assert cache.seen_nearby(digest, list(look(blobs.path(digest)))) == blobs.path(digest)
+    assert cache.seen_nearby(digest, []) is None
+
+
+async def test_a_value_that_does_not_lie_there_as_it_should_is_fetched(tmp_path: Path) -> None:
+    cache, blobs, _ = beside(tmp_path)
+    digest = blobs.put_bytes(b"content")
+    blobs.path(digest).write_bytes(b"another")
+    cache._transfer = Failing(one=TransferFailed("the server answered 404", True, 404))
+    with pytest.raises(NotFetched, match="404"):
+        await cache.value(digest, Claim("one", 1))
+
+
+@pytest.mark.parametrize(
+    ("answers", "handed"),
+    [
+        ([{"settled": True}], True),
+        ([{"settled": False}, {"settled": True}], True),
+        (["not_found"], False),
+        (["conflict"], False),
+        (["digest_mismatch"], False),
+        (["store_failed"], None),
+        ([""], None),
+    ],
+)
+async def test_a_value_is_handed_over_by_its_second_name_or_brought_otherwise(
+    tmp_path: Path, answers: list[object], handed: bool | None
+) -> None:
+    cache, *_ = beside(tmp_path)
+    asked: list[dict[str, object]] = []
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    digest = digest_of(b"content")
+
+    async def ask(claim: Claim, kind: str, args: dict[str, object]) -> dict[str, object]:
+        assert (claim, kind) == (Claim("one", 1), "laid")
+        assert len(list((tmp_path / "server").glob("*/.*.laid"))) == 1
+        asked.append(args)
+        answer = answers[len(asked) - 1]
+        if isinstance(answer, dict):
+            return answer
+        raise NotAnswered("no", False, str(answer))
+
+    assert not await cache.hand_over(digest, source, Claim("one", 1)), "there is nobody to ask"
+    cache.ask = ask
+    if handed is None:
+        with pytest.raises(NotAnswered):
+            await cache.hand_over(digest, source, Claim("one", 1))
+    else:
+        assert await cache.hand_over(digest, source, Claim("one", 1)) is handed
+    assert len(asked) == len(answers)
+    assert asked[0] == asked[-1], "the same words each time"
+    assert (asked[0]["digest"], asked[0]["size"], asked[0]["hashed"]) == (digest, 7, True)
+    assert source.read_bytes() == b"content"
+    assert list((tmp_path / "server").glob("*/.*")) == []
+
+
+async def test_nothing_is_handed_over_to_a_server_that_does_not_answer_that(tmp_path: Path) -> None:
+    cache, blobs, nearby = beside(tmp_path)
+    told = blobs.write_probe()
+    del told["asked"]
+    nearby.prove(told)
+
+    async def ask(claim: Claim, kind: str, args: dict[str, object]) -> dict[str, object]:
+        raise AssertionError("it is not asked")
+
+    cache.ask = ask
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    assert not await cache.hand_over(digest_of(b"content"), source, Claim("one", 1))

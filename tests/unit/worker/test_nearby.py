@@ -9,7 +9,7 @@ import pytest
 
 from farhand.blobs import Blobs, digest_of
 from farhand_worker.blobs import hex_of
-from farhand_worker.nearby import Nearby
+from farhand_worker.nearby import Nearby, look
 from farhand_worker.transfer import Claim, Transfer, TransferFailed
 from tests.harness.disks import small_disk
 
@@ -125,6 +125,70 @@ def test_nothing_is_laid_where_the_server_takes_nothing(tmp_path: Path, blobs: B
             assert laid is None
     with pytest.raises(FileNotFoundError), nearby.laid(digest_of(b""), tmp_path / "none"):
         pass
+
+
+def test_beside_the_server_a_value_is_read_as_it_lies_there_while_it_is_what_it_was(
+    tmp_path: Path, blobs: Blobs
+) -> None:
+    digest = blobs.put_bytes(b"content")
+    nearby = Nearby(None)
+    assert nearby.find(digest) is None
+    nearby.prove(blobs.write_probe())
+    assert nearby.known(digest) is None, "nobody has read it yet"
+    assert nearby.find(digest) == nearby.known(digest) == blobs.path(digest)
+    blobs.path(digest).write_bytes(b"another")
+    assert nearby.known(digest) is None
+    assert nearby.find(digest) is None
+    assert nearby.find("sha256:" + "0" * 64) is None
+
+
+def test_what_the_server_has_verified_is_known_until_it_changes(tmp_path: Path, blobs: Blobs) -> None:
+    digest = blobs.put_bytes(b"content")
+    nearby = Nearby(None)
+    nearby.prove(blobs.write_probe())
+    nearby.told(digest, look(blobs.path(digest)))
+    assert nearby.known(digest) == blobs.path(digest)
+    blobs.path(digest).unlink()
+    assert nearby.known(digest) is None
+
+
+def test_only_the_servers_own_worker_is_beside_it(tmp_path: Path, blobs: Blobs) -> None:
+    told = blobs.write_probe()
+    assert not near(tmp_path, told).beside
+    nearby = Nearby(None)
+    assert not nearby.beside
+    nearby.prove(told)
+    assert nearby.beside
+
+
+def test_a_file_is_laid_by_a_second_name_for_as_long_as_it_takes(tmp_path: Path, blobs: Blobs) -> None:
+    nearby = Nearby(None)
+    source = tmp_path / "saved"
+    source.write_bytes(b"content")
+    digest = digest_of(b"content")
+    with nearby.linked(digest, source) as laid:
+        assert laid is None, "nothing is proved"
+    nearby.prove(blobs.write_probe())
+    with nearby.linked(digest, source) as laid:
+        assert laid is not None
+        (path,) = (tmp_path / "home" / "blobs").glob("*/.*")
+        assert path.name == f".{hex_of(digest)}.{laid.token}.laid"
+        assert path.samefile(source)
+        assert laid.size == 7
+    assert not path.exists()
+    assert source.exists()
+    with nearby.linked(digest, tmp_path / "none") as laid:
+        assert laid is None
+    assert list((tmp_path / "home" / "blobs").glob("*/.*")) == []
+
+
+def test_from_another_file_system_nothing_is_laid_by_a_second_name(tmp_path: Path, blobs: Blobs) -> None:
+    nearby = Nearby(None)
+    nearby.prove(blobs.write_probe())
+    with small_disk(tmp_path / "disk", 2) as disk:
+        (disk / "saved").write_bytes(b"content")
+        with nearby.linked(digest_of(b"content"), disk / "saved") as laid:
+            assert laid is None
 
 
 def test_a_directory_that_cannot_be_written_is_said_once_and_asked_of_the_next_server_again(

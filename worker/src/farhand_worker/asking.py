@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Callable, Coroutine, Dict, Optional, Set, Tuple
+from pathlib import Path
+from typing import Any, Callable, Coroutine, Dict, Optional, Sequence, Set, Tuple
 
 from .blobs import NotFetched
 from .engine import Engine
@@ -56,6 +57,17 @@ class Asking:
             self._named.add(digest)
             self._beside(self._fetch_ahead(digest))
 
+    def value_path(self, value: Any, seen: Optional[Sequence[int]]) -> Optional[Path]:
+        """The file of an outcome's value, where the server told what it is like; else it is fetched ahead."""
+        digest = value.get("digest") if isinstance(value, dict) else None
+        if seen is not None and isinstance(digest, str):
+            path = self._host.cache.seen_nearby(digest, seen)
+            if path is not None:
+                self._named.add(digest)
+                return path
+        self.fetch_value(value)
+        return None
+
     def close(self) -> None:
         """Nobody waits for an answer any more."""
         for task in self._tasks:
@@ -73,14 +85,16 @@ class Asking:
 
     async def _fetch_ahead(self, digest: str) -> None:
         with contextlib.suppress(NotFetched):  # the engine that asks for it is told
-            await self._host.cache.blob(digest, self._claim, named=True)
+            await self._host.cache.value(digest, self._claim)
 
     def _fetch_blob(self, header: Header) -> None:
-        self._beside(self._answer_blob(header["id"], str((header.get("args") or {})["digest"])))
+        args = header.get("args") or {}
+        self._beside(self._answer_blob(header["id"], str(args["digest"]), bool(args.get("read"))))
 
-    async def _answer_blob(self, identity: Any, digest: str) -> None:
+    async def _answer_blob(self, identity: Any, digest: str, read: bool) -> None:
+        cache, claim, named = self._host.cache, self._claim, digest in self._named
         try:
-            path = await self._host.cache.blob(digest, self._claim, digest in self._named)
+            path = await (cache.value(digest, claim) if read and named else cache.blob(digest, claim, named))
         except NotFetched as error:
             self._answer(identity, error=str(error))
         else:

@@ -18,7 +18,8 @@ from .digests import file_digest
 BYTES_MAX = 1024 * 1024 * 1024
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
-_Seen = Tuple[int, int, int]
+Seen = Tuple[int, int, int]
+"""Size, time of the last change and number of a file."""
 
 
 class NotFetched(Exception):
@@ -40,7 +41,7 @@ class BlobCache:
         self._bytes_max = bytes_max
         self._pins: Dict[str, Set[Hashable]] = {}
         self._pinning = threading.Lock()  # what is pinned in this moment is not deleted in the next
-        self._verified: Dict[str, _Seen] = {}
+        self._verified: Dict[str, Seen] = {}
         self._bytes = bytes_max  # until the first look around counts them
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -56,21 +57,21 @@ class BlobCache:
         """
         place = self.place(digest)
         try:
-            seen = _look(place)
+            seen = look(place)
             if self._verified.get(digest) != seen:
                 if file_digest(place) != digest:
                     place.unlink()
                     return False
                 self._verified[digest] = seen
             os.utime(place)
-            self._verified[digest] = _look(place)
+            self._verified[digest] = look(place)
         except FileNotFoundError:
             return False
         return True
 
     def arrived(self, digest: str) -> None:
         """The blob has just been put in its place, verified; others make room."""
-        seen = _look(self.place(digest))
+        seen = look(self.place(digest))
         self._verified[digest] = seen
         self._bytes += seen[0]
         if self._bytes > self._bytes_max:
@@ -137,6 +138,7 @@ def hex_of(digest: str) -> str:
     return match.group(1)
 
 
-def _look(path: Path) -> _Seen:
+def look(path: Path) -> Seen:
+    """What changes when a file does."""
     status = path.stat()
     return status.st_size, status.st_mtime_ns, status.st_ino

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -11,11 +12,12 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
-from typing import Awaitable, Callable, Dict, Mapping, Optional, Set
+from typing import Any, Awaitable, Callable, Dict, Mapping, Optional, Sequence, Set
 
 from .blobs import BlobCache, NotFetched, hex_of
 from .checkout import Checkout
 from .digests import file_digest
+from .inquiries import NotAnswered
 from .nearby import Nearby
 from .state import StateDirectory
 from .transfer import Claim, Corrupt, Transfer, TransferFailed
@@ -29,6 +31,9 @@ _FORBIDDEN = 403
 _MISMATCH = 422
 _NOT_TAKEN = frozenset({400, 404, 409})
 """What the server answers when the file that was laid for it is none that it can take."""
+
+_NOT_TAKEN_CODES = frozenset({"usage", "not_found", "conflict", "digest_mismatch"})
+"""The same as it says it on the session."""
 
 
 class Cache:
@@ -52,6 +57,7 @@ class Cache:
         self._running: Dict[str, asyncio.Task[Path]] = {}
         self._trees: Dict[str, Path] = {}
         self.children: Set[int] = set()
+        self.ask: Optional[Callable[[Claim, str, Dict[str, Any]], Awaitable[Dict[str, Any]]]] = None
 
     async def runtime(self, digest: str) -> Path:
         """The directory of the unpacked and compiled runtime."""
@@ -68,6 +74,28 @@ class Cache:
         """
         self._blobs.pin(digest, claim)
         return await self._once("blob " + digest, lambda: self._fetch_blob(digest, claim, named))
+
+    async def value(self, digest: str, claim: Claim) -> Path:
+        """The file of a blob that the server has named to the job, to be read at once and by nobody else.
+
+        Beside the server it is the server's own, which is read as it lies there.
+        """
+        nearby = self._nearby
+        if nearby is not None and nearby.beside:
+            known = nearby.known(digest)
+            if known is not None:
+                return known
+            with contextlib.suppress(NotFetched):
+                return await self._once("nearby " + digest, lambda: self._find_nearby(nearby, digest))
+        return await self.blob(digest, claim, named=True)
+
+    def seen_nearby(self, digest: str, seen: Sequence[int]) -> Optional[Path]:
+        """The server's own file of a value, which it has told us of as it was when verified."""
+        nearby = self._nearby
+        if nearby is None or not nearby.beside or len(seen) != 3:
+            return None
+        nearby.told(digest, (seen[0], seen[1], seen[2]))
+        return nearby.known(digest)
 
     async def checked_out(self, fingerprint: str, manifest: Mapping[str, str], checkout: Checkout) -> Path:
         """The directory of a read-only copy of what a manifest names. Raises `Differs`."""
@@ -87,6 +115,28 @@ class Cache:
         """Bring the file of a blob to the server. Raises `TransferFailed`, or OSError when it is lost."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._uploading, self._upload, digest, source, claim)
+
+    async def hand_over(self, digest: str, source: Path, claim: Claim) -> bool:
+        """Give the server's own directory the file itself, and have it taken; whether it was.
+
+        An engine has just written it, and nobody else has its path. No copy is kept here: where it lies
+        then, it is read as well. Raises `TransferFailed`, or OSError when it is lost.
+        """
+        nearby, ask = self._nearby, self.ask
+        if nearby is None or ask is None or not (nearby.beside and nearby.takes and nearby.answers):
+            return False
+        with nearby.linked(digest, source) as laid:
+            if laid is None:
+                return False
+            args = {"digest": digest, "token": laid.token, "size": laid.size, "hashed": True}
+            try:
+                while not (await ask(claim, "laid", args)).get("settled"):
+                    pass  # a large one is still being read
+            except NotAnswered as error:
+                if error.code in _NOT_TAKEN_CODES:
+                    return False  # copied or sent, it is looked at once more
+                raise
+        return True
 
     def _upload(self, digest: str, source: Path, claim: Claim) -> None:
         if not source.exists():  # what the job was given, it may name again
@@ -175,6 +225,12 @@ class Cache:
             await self._in_thread(lambda: checkout.copy(manifest, home))
         os.utime(home)
         return home
+
+    async def _find_nearby(self, nearby: Nearby, digest: str) -> Path:
+        found = await self._in_thread(lambda: nearby.find(digest))
+        if not isinstance(found, Path):
+            raise NotFetched(f"{digest} does not lie where it should")
+        return found
 
     async def _fetch_blob(self, digest: str, claim: Claim, named: bool) -> Path:
         target = self._blobs.place(digest)

@@ -17,6 +17,7 @@ from .confirming import Confirmations
 from .engines import Pool
 from .fates import RETURNED
 from .hosting import Hosted
+from .inquiries import Inquiries
 from .jobs import Attempt
 from .lines import Lines
 from .protocol import (
@@ -43,6 +44,7 @@ from .session import Session
 from .state import StateDirectory
 from .surroundings import Surroundings
 from .tally import Tallies
+from .transfer import Claim
 from .uploads import Uploads
 
 _UPLOAD_AGAIN_S = 5.0
@@ -94,6 +96,8 @@ class Holdings:
         self._outbox: Dict[JobKey, Reports] = {}
         self._turns: Deque[JobKey] = deque()
         self._mute: Set[JobKey] = set()
+        self._inquiries = Inquiries(self.send)
+        cache.ask = self._inquiries.ask
         self._uploads = Uploads(
             cache, background, self.wake, lambda: min(_UPLOAD_AGAIN_S, self.times.heartbeat_s)
         )
@@ -189,6 +193,7 @@ class Holdings:
                 attempt.ask_again()
                 if line.get("cancelling"):
                     attempt.stop("cancelled")
+        self._inquiries.ask_again()
         self.wake()
 
     def expire(self, strict_only: bool) -> None:
@@ -324,6 +329,8 @@ class Holdings:
             self.wake()
 
     def _reply(self, message: Reply) -> None:
+        if self._inquiries.answered(message):
+            return
         attempt = self._attempts.get((message.job, message.lease))
         if attempt is not None:
             attempt.reply(message)
@@ -363,6 +370,7 @@ class Holdings:
         if attempt is not None:
             attempt.fence()
         reports.delete()
+        self._inquiries.forget(Claim(*key))
         self._let_go(key)
 
     def _let_go(self, key: JobKey) -> None:

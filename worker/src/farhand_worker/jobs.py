@@ -366,8 +366,9 @@ class Attempt:
     def outcome(self, message: Outcome) -> None:
         """A call that this job placed elsewhere has ended."""
         if self._engine is not None:
-            self._asking.fetch_value(message.body.get("value"))
-            self._engine.channel.send("outcome", key=message.key, body=message.body)
+            path = self._asking.value_path(message.body.get("value"), message.seen)
+            told = {} if path is None else {"path": str(path)}
+            self._engine.channel.send("outcome", key=message.key, body=message.body, **told)
 
     def proceed(self, message: Proceed) -> None:
         """The job was blocked and has its slot again."""

@@ -14,16 +14,18 @@ import errno
 import logging
 import os
 import secrets
+from collections import OrderedDict
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generator, Mapping, NamedTuple, Optional, Sequence
 
-from .blobs import hex_of
-from .digests import copy_hashed
+from .blobs import Seen, hex_of, look
+from .digests import copy_hashed, file_digest
 
 PROBE = "probe"
 _NONCE_BYTES_MAX = 256
 _CHUNK_BYTES = 8 * 1024 * 1024
+_FOUND_MAX = 1024
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _log = logging.getLogger("farhand.worker")
 
@@ -43,12 +45,19 @@ class Nearby:
         self._directory: Optional[Path] = None
         self._nonce = ""
         self._said = ""
+        self._found: OrderedDict[str, Seen] = OrderedDict()
         self.takes = False
+        self.answers = False
 
     @property
     def seen(self) -> bool:
         """Whether the directory is there, proved for the server of now."""
         return self._directory is not None
+
+    @property
+    def beside(self) -> bool:
+        """Whether the directory is there, and this the server's own worker: of its user, on its machine."""
+        return self._shared is None and self.seen
 
     def prove(self, told: Optional[Mapping[str, str]]) -> None:
         """Look for the nonce where the server says its blobs lie. May wait for a network file system."""
@@ -58,7 +67,7 @@ class Nearby:
             return
         self._directory = Path(told["directory"])
         if self._nonce != told["nonce"]:  # what one server refused, the next may take
-            self._nonce, self.takes = told["nonce"], "laid" in told
+            self._nonce, self.takes, self.answers = told["nonce"], "laid" in told, "asked" in told
         if self._directory != before:
             _log.info("files come straight from the server's directory %s", self._directory)
 
@@ -67,12 +76,12 @@ class Nearby:
 
         Raises OSError when ``target`` cannot be written.
         """
-        if self._directory is None:
+        place = self._place(digest)
+        if place is None:
             return False
-        name = hex_of(digest)
         partial = target.with_name(f".copying-{target.name}")
         try:
-            source = (self._directory / name[:2] / name).open("rb", buffering=0)
+            source = place.open("rb", buffering=0)
         except OSError:
             return False
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -85,19 +94,76 @@ class Nearby:
             partial.unlink(missing_ok=True)
         return True
 
+    def find(self, digest: str) -> Optional[Path]:
+        """The server's own file of a blob, for who only reads it; None where it is not as it should be.
+
+        It is read when it is seen for the first time, or has changed since.
+        """
+        place = self._place(digest)
+        if place is None:
+            return None
+        try:
+            seen = look(place)
+            if self._found.get(digest) != seen and file_digest(place) != digest:
+                return None
+        except OSError:
+            return None
+        self.told(digest, seen)
+        return place
+
+    def told(self, digest: str, seen: Seen) -> None:
+        """The file of a blob was verified when it was like this."""
+        self._found[digest] = seen
+        while len(self._found) > _FOUND_MAX:
+            self._found.popitem(last=False)
+
+    def known(self, digest: str) -> Optional[Path]:
+        """The server's own file of a blob, if it has not changed since it was verified."""
+        place, seen = self._place(digest), self._found.get(digest)
+        try:
+            return place if place is not None and seen is not None and look(place) == seen else None
+        except OSError:
+            return None
+
+    def _place(self, digest: str) -> Optional[Path]:
+        """Where the server has a blob."""
+        directory, name = self._directory, hex_of(digest)
+        return None if directory is None else directory / name[:2] / name
+
+    @contextmanager
+    def linked(self, digest: str, source: Path) -> Generator[Optional[LaidFile], None, None]:
+        """Lay a file by a second name beside its blob's place, for as long as this lasts.
+
+        None where it cannot be: on another file system it has to be copied.
+        """
+        place, token = self._place(digest), secrets.token_hex(16)
+        if place is None:
+            yield None
+            return
+        path = place.with_name(f".{place.name}.{token}.laid")
+        try:
+            os.link(source, path)
+            size = path.stat().st_size
+        except OSError:
+            yield None
+            return
+        try:
+            yield LaidFile(token, size)
+        finally:
+            _remove(path)
+
     @contextmanager
     def laid(self, digest: str, source: Path) -> Generator[Optional[LaidFile], None, None]:
         """Lay a file beside its blob's place, on disk, for as long as this lasts; None where it cannot be.
 
         Raises OSError when ``source`` cannot be read.
         """
-        directory, name = self._directory, hex_of(digest)
+        place, token = self._place(digest), secrets.token_hex(16)
         with source.open("rb", buffering=0) as file:
-            if directory is None or not self.takes:
+            if place is None or not self.takes:
                 yield None
                 return
-            token = secrets.token_hex(16)
-            path = directory / name[:2] / f".{name}.{token}.laid"
+            path = place.with_name(f".{place.name}.{token}.laid")
             try:
                 yield self._lay(file.fileno(), path, token)
             finally:

@@ -49,7 +49,7 @@ class Reports:
         self.uploaded: Set[str] = set()
         self.wanted: List[str] = []
         self.lost: Set[str] = set()
-        self._fresh = False
+        self.fresh = False
         self.sealed = False
         self.gone = False
         self.end = ("", "")
@@ -59,7 +59,7 @@ class Reports:
     def create(self) -> None:
         """Put the attempt on disk, so that the next agent knows of it whatever happens to this one."""
         self._sources[ENGINE].create()
-        self._fresh = True
+        self.fresh = True
 
     def log(self, lines: List[str], stream: str = "stdout", level: str = "info") -> None:
         """Add lines of output. When the spool or the disk is full they are dropped and counted."""
@@ -170,6 +170,10 @@ class Reports:
                 return Outgoing(source, batch.first, batch.lines)
         return None
 
+    def is_own_value(self, digest: str) -> bool:
+        """Whether an engine of this agent has written this, and nobody but engines has its path."""
+        return self.fresh and digest not in self._sources[ENGINE].files
+
     @property
     def stuck(self) -> bool:
         """Whether what `next` found to be sent next names a value that is lost."""
@@ -216,7 +220,7 @@ class Reports:
         """The server has all of it, or will believe none of it."""
         self.close()
         # The engine's goes last: while it is there, the next agent answers for the attempt.
-        if self._writer.has_written or not self._fresh:
+        if self._writer.has_written or not self.fresh:
             self._agent_path.unlink(missing_ok=True)
         self.engine_path.unlink(missing_ok=True)
 

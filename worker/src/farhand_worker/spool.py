@@ -12,7 +12,7 @@ import json
 import os
 from collections import deque
 from pathlib import Path
-from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Tuple
+from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tuple
 
 from .clock import wall_now
 from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
@@ -27,6 +27,7 @@ _READ_BYTES = 2 * BATCH_BYTES
 _FINAL_HEADS = tuple(f'["{kind}"'.encode() for kind in FINAL)
 _STARTED_HEAD = b'["started"'
 _RESULT_HEAD = b'["result"'
+_ARTIFACT_HEAD = b'["artifact"'
 _LINE_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
 
@@ -49,6 +50,7 @@ class SpoolReader:
         self.sent_offset = 0
         self.size = 0
         self.limit: Optional[int] = None
+        self.files: Set[str] = set()
         self._marks: Deque[Tuple[int, int]] = deque()
         self._fd: Optional[int] = None
 
@@ -91,6 +93,7 @@ class SpoolReader:
                 break
             if any(digest not in uploaded for digest in _digests(line)):
                 wanted = _missing(lines[number:], uploaded)
+                self.files.update(_named_by_artifacts(lines[number:]))
                 break
             chosen.append(line.decode("utf-8", "replace"))
             offset += len(line) + 1
@@ -245,6 +248,11 @@ def _missing(lines: List[bytes], uploaded: AbstractSet[str]) -> List[str]:
             break
         missing += [digest for digest in _digests(line) if digest not in uploaded]
     return missing
+
+
+def _named_by_artifacts(lines: List[bytes]) -> Set[str]:
+    """The files that user code has saved, and may have the path of."""
+    return {digest for line in lines if line.startswith(_ARTIFACT_HEAD) for digest in _digests(line)}
 
 
 def _digests(line: bytes) -> List[str]:

@@ -39,14 +39,19 @@ class Uploads:
                 self._background(self._bring(reports, digest))
 
     async def _bring(self, reports: Reports, digest: str) -> None:
-        claim = Claim(reports.job, reports.lease)
+        claim, source = Claim(reports.job, reports.lease), reports.outgoing / hex_of(digest)
         try:
             while not reports.gone:
                 try:
-                    await self._cache.upload(digest, reports.outgoing / hex_of(digest), claim)
+                    if not (
+                        reports.is_own_value(digest) and await self._cache.hand_over(digest, source, claim)
+                    ):
+                        await self._cache.upload(digest, source, claim)
                     reports.uploaded.add(digest)
                     return
                 except TransferFailed as error:
+                    if reports.gone:
+                        return
                     _log.warning("job %s: %s; trying again in %g s", claim.job, error, self._pause_s())
                     await asyncio.sleep(self._pause_s())
                 except (FileNotFoundError, NotFetched):

@@ -168,13 +168,18 @@ class Reply:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A call this job placed has ended. The same body as a `Checkpoint` event."""
+    """A call this job placed has ended. The same body as a `Checkpoint` event.
+
+    ``seen`` is told beside the server: the size, the time of the last change (ns) and the number of the
+    value's file, when the server had verified it. While it has these, it is what it was then.
+    """
 
     type: ClassVar[str] = "outcome"
     job: str
     lease: int
     key: str
     body: Dict[str, Any]
+    seen: Optional[List[int]] = None
 
 
 @dataclass(frozen=True)
