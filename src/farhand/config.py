@@ -171,7 +171,7 @@ SETTINGS: tuple[Setting, ...] = (
         "behind_s",
         _TIMES.behind_s,
         seconds,
-        "How long a short call may wait on a slot behind another that turns out long; 0 sends none ahead.",
+        "How long short jobs may wait on a slot behind one that turns out long; 0 sends none ahead.",
     ),
     Setting("grace_s", _TIMES.grace_s, seconds, "How long cancelled work has before it is killed."),
     Setting("inspect_s", 60.0, _some_seconds, "How long a module of a project may take to import."),

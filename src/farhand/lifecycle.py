@@ -196,6 +196,9 @@ MACHINES_LOST_MAX = 5
 RETURNED = "returned"
 """How what was handed over to wait behind another ends, when it is given back before it began."""
 
+SENT_AHEAD = frozenset({"run", "call"})
+"""The kinds of jobs that may be handed over to wait on a slot behind their like."""
+
 HANDOFF_DELAY_S_MAX = 60.0
 _HANDOFF_DELAY_S = 0.25
 _LIMITS = ("timeout", "silence")

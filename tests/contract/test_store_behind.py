@@ -1,4 +1,4 @@
-"""Calls that share a slot: each under a lease of its own, one slot for all of them."""
+"""Calls and runs that share a slot: each under a lease of its own, one slot for all of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from farhand.model import Job
 from farhand.resources import Capacity
 from farhand.store.changes import Leased
 from farhand.store.claims import Claim
+from farhand.store.reports import Report
 from farhand_worker.protocol import Exit, ProtocolViolation, Started
 from tests.contract.conftest import Story
 
@@ -37,7 +38,7 @@ async def in_line(story: Story, jobs: list[Job], capacity: Capacity = ONE) -> li
 
 
 async def returned(story: Story, job: Job) -> Any:
-    event = Exit(story.now, "returned", "the call before it takes long")
+    event = Exit(story.now, "returned", "the one before it takes long")
     return await story.store.reports.record(job.id, job.lease or 0, "agent", 1, [event], story.now)
 
 
@@ -140,3 +141,75 @@ async def test_one_that_is_cancelled_while_it_waits_is_cancelled_when_it_is_give
     await returned(story, await story.job(second.job.id))
     assert (await story.job(second.job.id)).state == "ended"
     assert (await story.task(parent.run, "b")).state == "cancelled"
+
+
+async def runs_in_line(story: Story, count: int = 3) -> list[Leased]:
+    """So many runs that share a slot of w2, the first of them with it."""
+    made = await in_line(story, [await story.run() for _ in range(count)])
+    assert all(made)
+    return [each for each in made if each is not None]
+
+
+async def events_of(story: Story, run: str) -> list[str]:
+    return [event.kind for event in (await story.store.events.page(run=run)).items]
+
+
+async def test_runs_share_a_slot_as_calls_do(story: Story) -> None:
+    first, second, third = await runs_in_line(story)
+    assert (second.job.behind, third.job.behind) == (first.job.lease, first.job.lease)
+    for made in (second, third):
+        run = await story.store.runs.get(made.run.id)
+        assert run is not None
+        assert run == made.run
+        assert (run.state, run.reason, run.worker, run.attempt) == ("starting", "leased", "w2", 1)
+        assert run.message == "handed to w2, behind another run there"
+        assert await events_of(story, run.id) == ["run.queued", "run.starting"]
+        assert [attempt.lease for attempt in await story.store.runs.attempts(run.id)] == [made.job.lease]
+    assert await story.store.jobs.lease((await story.run()).id, "w2", ONE, story.now) is None
+
+
+async def test_runs_that_end_together_are_recorded_together(story: Story) -> None:
+    made = await runs_in_line(story)
+    reports = [
+        Report(each.job.id, each.job.lease or 0, "engine", 1, [STARTED, story.result()]) for each in made
+    ]
+    recorded = await story.store.reports.record_all(reports, story.now, "w2")
+    assert recorded.seqs == (2, 2, 2)
+    assert {run.state for run in recorded.changes.runs} == {"completed"}
+    for each in made:
+        assert await story.state(each.run.id) == "completed"
+        kinds = ["run.queued", "run.starting", "run.running", "run.completed"]
+        assert await events_of(story, each.run.id) == kinds
+
+
+async def test_a_run_that_is_given_back_is_queued_as_if_it_had_not_been_handed_over(story: Story) -> None:
+    _, second = await runs_in_line(story, 2)
+    recorded = await returned(story, second.job)
+    (again,) = recorded.changes.enqueued
+    assert (again.state, again.attempt, again.lease, again.behind) == ("queued", 0, None, None)
+    run = await story.store.runs.get(second.run.id)
+    assert run is not None
+    assert (run.state, run.reason, run.attempt, run.worker) == ("queued", "returned", 0, None)
+    assert run.message == "the one before it takes long"
+    assert await story.store.runs.attempts(run.id) == []
+    leased = await story.store.jobs.lease(again.id, "w3", ONE, story.now)
+    assert leased is not None
+    await story.report(leased, STARTED, story.result())
+    assert await story.state(run.id) == "completed"
+
+
+async def test_a_run_that_is_cancelled_while_it_waits_is_cancelled_when_it_is_given_back(
+    story: Story,
+) -> None:
+    _, second = await runs_in_line(story, 2)
+    await story.store.runs.cancel(second.run.id, story.now)
+    assert await story.state(second.run.id) == "cancelling"
+    await returned(story, await story.job(second.job.id))
+    assert await story.state(second.run.id) == "cancelled"
+
+
+async def test_runs_of_a_flow_with_a_limit_take_their_slots_by_themselves(story: Story) -> None:
+    jobs = [await story.run(max_concurrent=1) for _ in range(2)]
+    first, second = await in_line(story, jobs)
+    assert first is not None
+    assert second is None

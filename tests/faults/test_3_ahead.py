@@ -1,4 +1,4 @@
-"""3.55 to 3.58: calls wait on a slot behind another when something is killed, cancelled or drained."""
+"""3.55 to 3.58: calls and runs wait behind others when something is killed, cancelled or drained."""
 
 from __future__ import annotations
 
@@ -134,3 +134,53 @@ def test_a_call_that_turns_out_long_holds_none_up_that_were_to_wait_behind_it(tm
         eventually(lambda: all(words(spread.witness)[call] for call in others), 40, "all others have run")
         assert not spread.gate.exists()
         spread.ends(again=0)
+
+
+def _started_together(deployment: Deployment, directory: Path, gate: Path) -> list[str]:
+    """Runs that were queued while their worker's one slot was taken; one of them waits for its gate."""
+    slot = directory / "slot"
+    deployment.start_run("keeps_slot", gate=str(slot))
+    path = str(directory / "witness")
+    started = [
+        deployment.start_run("short_run", path=path, number=number, gate=str(gate) if number == GATED else "")
+        for number in range(COUNT)
+    ]
+    slot.touch()
+    eventually(lambda: words(directory / "witness")[f"call{GATED}"], what="the gated run runs")
+    return started
+
+
+def _waiting(deployment: Deployment, runs: list[str]) -> list[str]:
+    """Those that wait on a slot behind another."""
+    found = [deployment.get(f"/runs/{run}") for run in runs]
+    return [run["id"] for run in found if run["state"] == "starting" and "behind another" in run["message"]]
+
+
+@pytest.mark.fault("3.55")
+def test_runs_wait_behind_another_as_calls_do(patient: Deployment, tmp_path: Path) -> None:
+    for number in range(TRIES):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        gate = directory / "gate"
+        runs = _started_together(patient, directory, gate)
+        waiting = _waiting(patient, runs)
+        if len(waiting) > 1:
+            break
+        gate.touch()
+        patient.wait_for_run(runs[-1], *TERMINAL)
+    else:
+        raise AssertionError(f"in none of {TRIES} tries did runs wait behind another")
+    cancelled = waiting[-1]
+    patient.post(f"/runs/{cancelled}/cancel")
+    patient.wait_for_run(cancelled, "cancelled")
+    _kill_engine(patient)
+    eventually(lambda: words(directory / "witness")[f"call{GATED}"] == 2, 40, "the gated run runs again")
+    gate.touch()
+    for number, run in enumerate(runs):
+        state = "cancelled" if run == cancelled else "completed"
+        ended = patient.wait_for_run(run, *TERMINAL)
+        assert (ended["state"], len(ended["attempts"])) == (state, 2 if number == GATED else 1)
+    executed = words(directory / "witness")
+    assert executed.pop(f"call{GATED}") == 2
+    done = [number for number, run in enumerate(runs) if run != cancelled and number != GATED]
+    assert executed == {f"call{number}": 1 for number in done}

@@ -125,7 +125,7 @@ async def test_an_engine_that_dies_takes_none_with_it_that_waits(
     )
     assert (await server.ended("j1", 1))[1]["reason"] == "crashed"
     for job in (2, 3):
-        await returned(server, job, "the engine of the call before it ended")
+        await returned(server, job, "the engine of the one before it ended")
 
 
 async def test_nobody_waits_for_long_behind_what_takes_long(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_nobody_waits_for_long_behind_what_takes_long(tmp_path: Path) -> N
         await server.attached()
         await in_line(server, LONG, "value = 2", "value = 3")
         for job in (2, 3):
-            await returned(server, job, "the call before it on its slot takes long")
+            await returned(server, job, "the one before it on its slot takes long")
         assert server.record("j1", 1).final is None
     finally:
         agent.close()

@@ -1,7 +1,8 @@
-"""Which calls are handed over to wait on a slot behind another, so that none waits for a word in between.
+"""Which jobs are handed over to wait on a slot behind another, so that none waits for a word in between.
 
-A short run of like calls shares one slot of a worker: the same function of the same code with the same ask
-and settings, which has been seen to take little time. Each has its own lease. Nothing is sent ahead while a
+A few that are alike share one slot of a worker: the same function of the same code with the same ask
+and settings, which has been seen to take little time. Each has its own lease. Runs of a flow with a limit are
+not among them. Nothing is sent ahead while a
 slot is free elsewhere, and no slot is sent more than its share of what waits: the last ones of many are
 spread as widely as if each had been handed over by itself. What waits is asked back once another slot has had
 nothing to do for a moment; the worker gives it back by itself when the one before takes long.
@@ -17,7 +18,7 @@ from typing import Any
 
 from farhand_worker import protocol
 
-from ..lifecycle import RETURNED
+from ..lifecycle import RETURNED, SENT_AHEAD
 from ..model import Job
 from .fitness import Fitness
 from .fleet import Fleet
@@ -97,7 +98,7 @@ class Ahead:
         held_up = dict[tuple[str, str], Job]()
         for holding, events in ended:
             job, end = holding.job, events[-1]
-            if job.kind != "call":
+            if job.kind not in SENT_AHEAD:
                 continue
             if type(end) is protocol.Exit and end.reason == RETURNED:
                 if not holding.recalled:
@@ -189,14 +190,17 @@ def _ask_back(member: Member, waiting: list[Holding]) -> int:
 
 
 def is_plain(job: Job) -> bool:
-    """Whether a call may share a slot: it comes for the first time, and needs neither a GPU nor an engine of
-    its own."""
-    return job.kind == "call" and not (job.attempt or job.ask.gpus or job.settings.isolated)
+    """Whether a run or call may share a slot: it comes for the first time, and needs neither a GPU nor an
+    engine of its own, nor is it one of a few that may be under way."""
+    settings = job.settings
+    return job.kind in SENT_AHEAD and not (
+        job.attempt or job.ask.gpus or settings.isolated or settings.max_concurrent is not None
+    )
 
 
 def are_alike(job: Job, other: Job) -> bool:
-    """Whether two calls are of the same function, code and size, so that one engine takes both."""
+    """Whether two jobs are of the same function, code and size, so that one engine takes both."""
     return is_plain(job) and (
-        (job.entry, job.bundle, job.fingerprint, job.ask, job.settings)
-        == (other.entry, other.bundle, other.fingerprint, other.ask, other.settings)
+        (job.kind, job.entry, job.bundle, job.fingerprint, job.ask, job.settings)
+        == (other.kind, other.entry, other.bundle, other.fingerprint, other.ask, other.settings)
     )

@@ -19,7 +19,7 @@ WAITING_MAX = 200
 @dataclass(frozen=True, slots=True)
 class HeldAmounts:
     """A job on a worker, and what it takes now. ``blocked``: whether it waits for placed calls alone;
-    ``behind``: whether it waits on a slot for the call before it to end, and takes nothing yet."""
+    ``behind``: whether it waits on a slot for the one before it to end, and takes nothing yet."""
 
     job: str
     run: str

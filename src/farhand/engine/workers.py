@@ -22,7 +22,7 @@ NOTHING: Mapping[str, int] = {"cpus": 0, "gpus": 0, "ram_mb": 0}
 class Held:
     """What is in a slot, or a service, which takes none: a job and its run. ``name``: the flow's, or that of
     the placed task or service; ``takes`` what it asked for besides a slot; ``behind``: it waits on a slot for
-    the call before it to end."""
+    the one before it to end."""
 
     job: str
     run: str

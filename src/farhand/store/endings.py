@@ -163,13 +163,20 @@ def _requeue(
 
 
 def _take_back(connection: Connection, effects: Effects, job: Job, verdict: Verdict, now: float) -> None:
-    """Queue a call that was given back before it began: nobody has had it, so that was no attempt."""
+    """Queue a job that was given back before it began: nobody has had it, so that was no attempt."""
     effects.release(job)
     connection.execute("DELETE FROM attempts WHERE lease = ?", (job.lease,))
     before = job.attempt - 1
     effects.enqueued[job.id] = move_job(
         connection, job, "queued", lease=None, worker=None, behind=None, devices=(), attempt=before
     )
+    if job.kind == "run":
+        run = load_run(connection, job.run)
+        move_run(
+            connection, effects, run, "queued", verdict.reason, verdict.message, now,
+            worker=None, attempt=before,
+        )  # fmt: skip
+        return
     move_call(connection, job, "queued", worker=None, attempts=before)
     nested.follow(
         connection, effects, job, "queued", now,

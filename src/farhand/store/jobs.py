@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import IllegalTransition
-from ..lifecycle import JOB, advance, may_advance
+from ..lifecycle import JOB, SENT_AHEAD, advance, may_advance
 from ..model import SERVICE, Ask, Attempt, Job, Json, Run
 from ..placement import without_preference
 from ..resources import (
@@ -27,11 +27,14 @@ from .changes import Changes, Effects, Leased
 from .database import Database
 from .endings import fail_queued
 from .guard import Connection
-from .moves import change_job, load_job, load_job_and_run, move_job, move_run
+from .moves import add_notes, change_job, load_job, load_job_and_run, move_job, move_run, moved_run, noted
 from .rows import ATTEMPTS, JOBS
 from .tasks import count_kept
 
 __all__ = ["Jobs", "Leased"]
+
+BEHIND = "handed to {}, behind another run there"
+"""What is said of a run that waits on a slot behind its like."""
 
 
 class Jobs:
@@ -170,15 +173,40 @@ def lease_behind(
     if moved.rowcount != len(held):
         raise IllegalTransition("jobs that were to be handed over are no longer queued")
     add_attempts(connection, held.values(), now, git)
+    calls = [job for job in held.values() if job.kind == "call"]
     connection.executemany(
         "UPDATE task_runs SET worker = ?, attempts = ? WHERE run = ? AND key = ?",
-        [(worker, job.attempt, job.run, job.key) for job in held.values()],
+        [(worker, job.attempt, job.run, job.key) for job in calls],
     )
-    return [_leased(connection, held.get(job.id), run, now) for job, run in jobs]
+    runs = [(held[job.id], run) for job, run in jobs if job.kind == "run" and job.id in held]
+    begun = _take_runs(connection, runs, now)
+    return [_leased(connection, held.get(job.id), begun.get(run.id, run), now) for job, run in jobs]
+
+
+def _take_runs(connection: Connection, jobs: Sequence[tuple[Job, Run]], now: float) -> dict[str, Run]:
+    """The runs of jobs that wait on one slot, as those that begin there."""
+    taken = [
+        moved_run(
+            run, "starting", "leased", BEHIND.format(job.worker), worker=job.worker, attempt=job.attempt
+        )
+        for job, run in jobs
+    ]
+    if not taken:
+        return {}
+    moved = connection.executemany(
+        "UPDATE runs SET state = ?, reason = ?, message = ?, worker = ?, attempt = ?"
+        " WHERE id = ? AND state = 'queued'",
+        [(run.state, run.reason, run.message, run.worker, run.attempt, run.id) for run in taken],
+    )
+    if moved.rowcount != len(taken):
+        raise IllegalTransition("runs that were to be handed over are no longer queued")
+    add_notes(connection, [noted(run, now) for run in taken])
+    return {run.id: run for run in taken}
 
 
 def _may_be_behind(job: Job) -> bool:
-    return job.kind == "call" and may_advance(JOB, job.state, "leased")
+    free = job.kind in SENT_AHEAD and job.settings.max_concurrent is None
+    return free and may_advance(JOB, job.state, "leased")
 
 
 def _leased(connection: Connection, job: Job | None, run: Run, now: float) -> Leased | None:

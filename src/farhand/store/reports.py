@@ -17,7 +17,7 @@ import msgspec
 from farhand_worker.protocol import ProtocolViolation
 
 from ..errors import StaleLease
-from ..lifecycle import Ending
+from ..lifecycle import SENT_AHEAD, Ending
 from .changes import Changes, Effects, Leased, Recorded
 from .claims import Claim, settle_claims
 from .database import Database
@@ -167,7 +167,7 @@ def _record_all(
 def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[str, int, str], Row]:
     """What `_FIND` would find for each of several reports, where none of them can change that for another.
 
-    That is for calls which are not within one another.
+    That is for runs, and for calls which are not within one another.
     """
     ids = {report.job for report in reports}
     sources = {report.source for report in reports}
@@ -175,7 +175,7 @@ def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[str,
         return {}
     rows = connection.execute(f"{_FIND_ALL} ({', '.join('?' * len(ids))})", (*sources, *ids)).fetchall()
     kinds = {(row[1 + _KIND_AT], row[1 + _DEPTH_AT]) for row in rows}
-    if len(kinds) > 1 or any(kind != "call" for kind, _ in kinds):
+    if len(kinds) > 1 or any(kind not in SENT_AHEAD for kind, _ in kinds):
         return {}
     return {(row[1], int(row[1 + _LEASE_AT] or 0), source): row for row in rows for source in sources}
 

@@ -11,7 +11,7 @@ from farhand.engine import ahead as ahead_module
 from farhand.engine.ahead import SHORT_S, Recalls, Seen
 from farhand.engine.why import Explanations
 from farhand.engine.workers import Workers
-from farhand.model import Job
+from farhand.model import Job, JobSettings
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_hello
 from tests.unit.engine.world import World
@@ -30,7 +30,7 @@ def ran(seconds: float = 0.001) -> list[Any]:
     return [protocol.Started(3.0, 1, "3.11"), protocol.Result("completed", 3.0 + seconds, value=VALUE)]
 
 
-RETURNED = protocol.Exit(3.0, "returned", "the call before it on its slot takes long")
+RETURNED = protocol.Exit(3.0, "returned", "the one before it on its slot takes long")
 
 
 def assigned(link: FakeLink) -> list[tuple[str, int | None]]:
@@ -132,6 +132,38 @@ async def test_what_is_given_back_is_queued_at_no_cost_and_less_is_sent_ahead(wo
     assert (await world.job(waiting)).attempt == 0
     kind = (waiting.bundle, waiting.entry)
     assert world.dispatcher._ahead._seen[kind].room <= first // 2 + 1
+
+
+async def started_at_once(world: World, count: int, **fields: Any) -> FakeLink:
+    """A worker with one slot, on which the first of many runs of a flow was short."""
+    _, link = await world.attach(a_hello("box", parallel=1, several=True, ahead=16))
+    for _ in range(count):
+        await world.start_run(**fields)
+    await world.hand_over()
+    assert len(assigned(link)) == 1
+    await world.report(await held(world, link, 0), *ran())
+    return link
+
+
+async def test_once_a_run_was_short_its_like_are_handed_over_together(world: World) -> None:
+    link = await started_at_once(world, 12)
+    leader = link.of(protocol.Assign)[1]
+    behind = assigned(link)[2:]
+    assert len(behind) == 5
+    assert {lease for _, lease in behind} == {leader.lease}
+    assert world.fleet.member("box").busy == 1
+    waiting = await held(world, link, 2)
+    assert (await world.run_of(waiting)).message == "handed to box, behind another run there"
+    await world.report(waiting, RETURNED, source="agent")
+    assert world.queue.knows(waiting.id)
+
+
+@pytest.mark.parametrize("settings", [JobSettings(max_concurrent=5), JobSettings(isolated=True)])
+async def test_runs_that_are_counted_or_want_engines_of_their_own_are_not_sent_ahead(
+    world: World, settings: JobSettings
+) -> None:
+    link = await started_at_once(world, 12, settings=settings)
+    assert [behind for _, behind in assigned(link)] == [None, None]
 
 
 def test_what_is_sent_ahead_follows_what_was_seen() -> None:

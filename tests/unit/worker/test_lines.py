@@ -91,7 +91,7 @@ async def test_all_that_wait_are_given_back_when_the_first_takes_long() -> None:
     _, (first, second, third) = joined(Lines(lambda: 0.01), 3)
     await asyncio.wait_for(asyncio.gather(second.begun.wait(), third.begun.wait()), 10)
     assert not first.returned
-    assert second.returned == third.returned == "the call before it on its slot takes long"
+    assert second.returned == third.returned == "the one before it on its slot takes long"
 
 
 async def test_a_line_that_goes_on_gives_nobody_back() -> None:

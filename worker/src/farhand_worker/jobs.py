@@ -132,7 +132,7 @@ class Attempt:
                 end = await self._execute(engine)
             else:
                 return self._without_engine(self._returned), ""
-            trouble = "the engine of the call before it ended" if self._engine_gone else ""
+            trouble = "the engine of the one before it ended" if self._engine_gone else ""
             return end, trouble
         except NotStarted as error:
             self._fate = self._fate or fate_of(error.end)
@@ -143,7 +143,7 @@ class Attempt:
             why = f"this worker cannot prepare it: {error}"
         except asyncio.CancelledError:
             why = ""
-        return self._without_engine(why), "the call before it could not begin"
+        return self._without_engine(why), "the one before it could not begin"
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = self._asking.engine = engine

@@ -1,8 +1,8 @@
 """Lines: attempts that share a slot, and begin there one after another.
 
-The server hands some calls over before their slot is free, because those before them are short. What turns
-out otherwise holds nobody up: when the one that runs takes longer than ``behind_s``, waits for calls of its
-own, or loses its engine, those behind it are given back unbegun.
+The server hands some calls and runs over before their slot is free, because those before them are short.
+What turns out otherwise holds nobody up: when the one that runs takes longer than ``behind_s``, waits for
+calls of its own, or loses its engine, those behind it are given back unbegun.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Line:
 
     def _look(self) -> None:
         if self._first is not None and self._first.blocked:
-            self.give_back("the call before it on its slot waits for calls of its own")
+            self.give_back("the one before it on its slot waits for calls of its own")
         elif self._timer is None:
             self._seen = None
             self._watch()
@@ -100,7 +100,7 @@ class Line:
         may have had none of us run between them."""
         self._timer = None
         if self._waiting and self._seen is self._first:
-            self.give_back("the call before it on its slot takes long")
+            self.give_back("the one before it on its slot takes long")
         elif self._waiting:
             self._seen = self._first
             self._watch()

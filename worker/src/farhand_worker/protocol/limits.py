@@ -20,7 +20,7 @@ BATCH_BYTES = 64 * 1024
 """An agent closes a batch of events at this size (one event may be larger)."""
 
 AHEAD_MAX = 16
-"""So many calls wait on one slot behind the one that runs, at most."""
+"""So many jobs wait on one slot behind the one that runs, at most."""
 
 SPOOL_BYTES_MAX = 256 * 1024 * 1024
 """Unacknowledged bytes a job may hold; beyond them log lines are dropped and counted."""

@@ -31,7 +31,7 @@ class Hello:
     directory with its own copy of the code that it works in, at ``git``; ``environment`` the digest of what
     is installed there, once that is known; ``ends_at`` when its machine is taken away, where that is known.
     ``hosts`` says that it can keep services, ``tunnels`` that it dials again for whoever uses those, and
-    ``several`` that it reads `Several`. ``ahead`` is how many calls it takes for each slot behind the one
+    ``several`` that it reads `Several`. ``ahead`` is how many jobs it takes for each slot behind the one
     that runs there.
     """
 

@@ -136,7 +136,7 @@ class Cancel:
 
 @dataclass(frozen=True)
 class Recall:
-    """Give a call back that waits behind another. Nothing follows for one that has begun."""
+    """Give a job back that waits behind another. Nothing follows for one that has begun."""
 
     type: ClassVar[str] = "recall"
     job: str
