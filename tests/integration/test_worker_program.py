@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from farhand_worker.state import carriers
 from tests.docs.pages import page
 from tests.integration.agent_server import TOKEN, AgentProcess, FakeServer, until
 
@@ -254,3 +255,4 @@ async def test_a_port_that_is_taken_is_2_and_named(server: FakeServer, tmp_path:
     assert await agent.exit_code() == 2
     assert f"the status page cannot listen at 127.0.0.1:{server.port}" in agent.log
     assert "give --status-port" in agent.log
+    assert carriers((agent.state / "identity").read_text().strip()) == set(), "what was launched has ended"

@@ -53,16 +53,19 @@ def test_the_sweep_names_the_predecessor_and_kills_what_carries_its_engines_ids(
     assert second.instance != first.instance
 
 
-def test_another_directorys_engines_are_left_alone(tmp_path: Path) -> None:
+def test_another_directorys_engines_and_an_agents_own_are_left_alone(tmp_path: Path) -> None:
     one, other = _opened(tmp_path / "a"), _opened(tmp_path / "b")
     environ = {**os.environ, "FARHAND_ENGINE": other.engine_id(1)}
     process = subprocess.Popen(["sleep", "600"], env=environ)
     one.sweep()
-    assert process.poll() is None
     other.sweep()
-    assert process.wait() == -9
+    assert process.poll() is None, "what an agent has begun itself is no remains of another"
     one.close()
     other.close()
+    successor = _opened(tmp_path / "b")
+    successor.sweep()
+    assert process.wait() == -9
+    successor.close()
 
 
 def test_it_is_removed_where_nothing_waits_in_it(tmp_path: Path) -> None:

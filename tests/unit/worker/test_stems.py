@@ -15,11 +15,11 @@ import pytest
 
 import farhand
 import farhand_worker
-from farhand_worker import seed, stems
+from farhand_worker import planting, seed, stems
 from farhand_worker.engine import Ended
 from farhand_worker.stems import Stems
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not stems.LINUX, reason="stems are of Linux")]
+pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not planting.LINUX, reason="stems are of Linux")]
 KILLED = Ended(None, 9, None)
 
 
@@ -157,7 +157,7 @@ async def test_a_runtime_of_an_older_server_has_no_stem(world: World) -> None:
 
 
 async def test_there_is_none_but_on_linux(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stems, "LINUX", False)
+    monkeypatch.setattr(planting, "LINUX", False)
     assert world.stems.of(world.runtime("r")) == ""
 
 

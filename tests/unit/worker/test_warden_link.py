@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import farhand_worker
-from farhand_worker.warden_link import ARGUMENTS
+from farhand_worker.warden_process import ARGUMENTS
 
 
 def _modules(*arguments: str) -> set[str]:

@@ -18,7 +18,7 @@ import pytest
 from farhand.sdk import stem as stem_module
 from farhand_worker import trees
 from farhand_worker.alarm import CLOCK
-from farhand_worker.warden_link import ARGUMENTS
+from farhand_worker.warden_process import ARGUMENTS
 from tests.harness.processes import alive
 from tests.harness.waiting import eventually
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import platform
-import signal
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from .agent import STOPPED, Agent
 from .hiding import VARIABLE, hide
 from .install import COMMAND, install, parser_of, starting_words, told
 from .invitation import CODE_VARIABLE, NoExchange, NotInvited
+from .launch import launch
 from .options import Options, options
-from .relay import COMMAND as RELAY
-from .relay import relay
 from .settings import Values, load, parser
 from .state import StateDirectory, StateRefused
-from .trees import become_subreaper
 from .usage import Usage
 
 _USAGE, _REFUSED, _INTERRUPTED = 2, 3, 130
+_RELAY = "relay"
 
 
 def program() -> int:
@@ -40,8 +36,8 @@ def main(arguments: List[str]) -> int:
         if arguments[:1] == [COMMAND]:
             _install(arguments[1:])
             return 0
-        if arguments[:1] == [RELAY]:
-            return relay(arguments[1:])
+        if arguments[:1] == [_RELAY]:
+            return _relay(arguments[1:])
         chosen = options(*_settings(vars(parser().parse_args(arguments))))
         state = _state(chosen.state_dir)
     except Usage as error:
@@ -53,15 +49,33 @@ def main(arguments: List[str]) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     try:
-        code = asyncio.run(_serve(chosen, state))
-        if chosen.passing and code == STOPPED:
-            _leave_nothing(state)
-        return code
+        return _work(chosen, state)
     except Usage as error:
         log.error("%s", error)
         return _USAGE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
     finally:
         state.close()
+
+
+def _work(options: Options, state: StateDirectory) -> int:
+    launched = launch(options, state)
+    try:
+        from .agent import STOPPED, work
+
+        code = work(options, state, launched)
+    finally:
+        launched.close()
+    if options.passing and code == STOPPED:
+        _leave_nothing(state)
+    return code
+
+
+def _relay(arguments: List[str]) -> int:
+    from .relay import relay
+
+    return relay(arguments)
 
 
 def _settings(given: Dict[str, Any]) -> Tuple[Values, str]:
@@ -84,15 +98,6 @@ def _install(arguments: List[str]) -> None:
         )
     values, code = _settings(given)
     sys.stdout.write(told(install(values, options(values, code), os.environ, starting_words())))
-
-
-async def _serve(options: Options, state: StateDirectory) -> int:
-    become_subreaper()
-    agent = Agent(options, state)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, agent.signalled, number)
-    return await agent.run()
 
 
 def _leave_nothing(state: StateDirectory) -> None:

@@ -20,6 +20,7 @@ from .engines import Pool
 from .environment import user_environment
 from .holdings import Holdings
 from .idle import Idle
+from .launch import Launched
 from .nearby import Nearby
 from .observer import Observer
 from .options import Options
@@ -32,6 +33,7 @@ from .surroundings import Surroundings
 from .transfer import Transfer
 from .usage import Usage
 from .warden_link import WardenLink, kill_inherited
+from .warden_process import WardenProcess
 
 STOPPED, REFUSED = 0, 3
 """Exit codes: ended in order; refused for good."""
@@ -41,9 +43,10 @@ _log = logging.getLogger("farhand.worker")
 
 
 class Agent:
-    """One agent's life on one state directory. `run` returns the exit code."""
+    """One agent's life on one state directory, with what was launched ahead. `run` returns the exit code."""
 
-    def __init__(self, options: Options, state: StateDirectory) -> None:
+    def __init__(self, options: Options, state: StateDirectory, launched: Launched) -> None:
+        self._launched = launched
         self._options = options
         self._state = state
         self._loop = asyncio.get_running_loop()
@@ -99,12 +102,11 @@ class Agent:
         Raises `Usage` when the status page cannot listen where it was told to.
         """
         await self._show_status()
-        self._start_warden()  # first, as it needs a moment
+        self._take_over()
         self._attendance.swept = self._state.sweep()
         shutil.rmtree(self._state.scratch, ignore_errors=True)
         self._state.scratch.mkdir(exist_ok=True)
         self._holdings.take_over()
-        self._pool.plant()
         self._background(self._cache.trim())
         if self._withheld:
             _log.info("kept from user code, as they look like credentials: %s", ", ".join(self._withheld))
@@ -274,8 +276,14 @@ class Agent:
 
     # ------------------------------------------------------------ the warden
 
-    def _start_warden(self) -> None:
-        link = WardenLink(self._environ, self._pool.warden_message, self._warden_ended)
+    def _take_over(self) -> None:
+        """Have what was started before this agent was loaded."""
+        self._have_warden(self._launched.warden)
+        if self._launched.stem is not None:
+            self._pool.adopt(self._launched.stem)
+
+    def _have_warden(self, process: WardenProcess) -> None:
+        link = WardenLink(process, self._pool.warden_message, self._warden_ended)
         self._warden = self._pool.warden = link
         self._renewal.watch_over(link)
 
@@ -288,7 +296,7 @@ class Agent:
     async def _replace_warden(self) -> None:
         await kill_inherited(set(self._cache.children))
         self._pool.warden_ended()
-        self._start_warden()
+        self._have_warden(WardenProcess(self._environ))
         self._pool.plant()
 
     # ------------------------------------------------------------ the server
@@ -320,6 +328,19 @@ class Agent:
             self._pool.prepare(await self._cache.runtime(runtime))
         except NotFetched as error:
             _log.warning("the runtime is not here yet: %s", error)
+
+
+def work(options: Options, state: StateDirectory, launched: Launched) -> int:
+    """One agent from its beginning to its end; the exit code. Raises `Usage`."""
+    return asyncio.run(_serve(options, state, launched))
+
+
+async def _serve(options: Options, state: StateDirectory, launched: Launched) -> int:
+    agent = Agent(options, state, launched)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, agent.signalled, number)
+    return await agent.run()
 
 
 def _blobs(options: Options, state: StateDirectory) -> BlobCache:

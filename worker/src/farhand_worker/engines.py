@@ -12,9 +12,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .engine import Command, Ended, Engine, Key, Occupant
 from .environment import engine_environment
 from .forking import CHANNEL_FD
+from .launch import Planted
 from .state import StateDirectory
 from .stems import Stem, Stems
-from .warden_link import Start, WardenLink
+from .warden_link import WardenLink
+from .warden_process import Start
 from .warm import Warm
 
 JOBS_MAX = 1000
@@ -65,6 +67,10 @@ class Pool:
                 engine.timer.cancel()
             engine.occupant = occupant
         return engine
+
+    def adopt(self, planted: Planted) -> None:
+        """Take over the stem that was begun before there was a pool: it is the first of these engines."""
+        self._stems.adopt(planted.python, lambda stem: self._new_stem(stem, planted.output))
 
     def plant(self) -> None:
         """Engines will be needed: load what can be loaded before there is a runtime."""
@@ -219,16 +225,20 @@ class Pool:
         return engine
 
     def _start_stem(self, argv: List[str], occupant: Occupant) -> Engine:
-        engine = self._new(Key("", "", False, (), "stem"), Path())
-        engine.occupant = occupant
         output, output_far = os.pipe()
-        engine.attach_output(output)
+        engine = self._new_stem(occupant, output)
         if self.warden is None:
             os.close(output_far)
             self._gone(engine, Ended(None, 9, "warden"))
         else:
             environ = engine_environment(self._environ, engine.id)
             self.warden.stem(Start(engine.id, argv, environ, str(self._state.scratch)), output_far)
+        return engine
+
+    def _new_stem(self, occupant: Occupant, output: int) -> Engine:
+        engine = self._new(Key("", "", False, (), "stem"), Path())
+        engine.occupant = occupant
+        engine.attach_output(output)
         return engine
 
     def _say(self, stem: Engine, line: str) -> None:

@@ -25,7 +25,7 @@ from typing import List, Set
 from .multiplex import Broken, Multiplex, join
 from .trees import LINUX, parents
 
-COMMAND = "relay"
+_COMMAND = "relay"
 PORT_TAKEN = 4
 """The exit code when another program has the port."""
 
@@ -39,7 +39,7 @@ _END_S = 3.0
 def parser() -> argparse.ArgumentParser:
     """Its command line; a server writes it."""
     made = argparse.ArgumentParser(
-        f"farhand-worker {COMMAND}", description="Lets workers in that have no route to their server."
+        f"farhand-worker {_COMMAND}", description="Lets workers in that have no route to their server."
     )
     made.add_argument("--name", required=True, help="what the file with the address is called")
     made.add_argument("--host", default="", help="by which name workers reach this machine")
@@ -152,7 +152,7 @@ def _is_relay(pid: int, name: str) -> bool:
         path = Path(f"/proc/{pid}")
         words = path.joinpath("cmdline").read_bytes().decode(errors="replace").split("\0")
         mine = path.stat().st_uid == os.getuid()
-        return mine and any(words[n : n + 3] == [COMMAND, "--name", name] for n in range(len(words)))
+        return mine and any(words[n : n + 3] == [_COMMAND, "--name", name] for n in range(len(words)))
     return False
 
 

@@ -73,20 +73,24 @@ class StateDirectory:
     def sweep(self) -> Optional[str]:
         """Kill what the engines of earlier agents left running; the instance that is now surely gone.
 
-        None when there was none, or when something would not die.
+        None when there was none, or when something would not die. What this agent has begun is spared.
         """
         until = time.monotonic() + _SWEEP_S
-        left = carriers(self.identity + ".")
+        left = carriers(self.identity + ".", self._own)
         while left and time.monotonic() < until:
             kill_trees(left)
             time.sleep(0.002)
-            left = carriers(self.identity + ".")
+            left = carriers(self.identity + ".", self._own)
         _write(self.path / "instance", self.instance)
         return None if left else self.previous
 
     def engine_id(self, number: int) -> str:
         """The id of this agent's ``number``-th engine."""
-        return f"{self.identity}.{self.instance}.{number}"
+        return f"{self._own}{number}"
+
+    @property
+    def _own(self) -> str:
+        return f"{self.identity}.{self.instance}."
 
     def unsent(self) -> int:
         """How many files wait here for a server: reports, and what jobs have saved."""
@@ -136,11 +140,12 @@ def _locked(fd: int) -> bool:
     return False
 
 
-def carriers(prefix: str) -> Set[int]:
-    """The processes whose environment carries an engine id that begins with ``prefix``."""
+def carriers(prefix: str, spared: Optional[str] = None) -> Set[int]:
+    """The processes whose environment carries an engine id that begins with ``prefix``, not ``spared``."""
     if not LINUX:
         return set()
     mark = f"{ENGINE_ID_VARIABLE}={prefix}".encode()
+    own = None if spared is None else f"{ENGINE_ID_VARIABLE}={spared}".encode()
     found: Set[int] = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -148,9 +153,13 @@ def carriers(prefix: str) -> Set[int]:
                 environ = Path("/proc", name, "environ").read_bytes()
             except OSError:
                 continue  # another user's process, or gone
-            if environ.startswith(mark) or b"\0" + mark in environ:
+            if _has(environ, mark) and not (own is not None and _has(environ, own)):
                 found.add(int(name))
     return found
+
+
+def _has(environ: bytes, start: bytes) -> bool:
+    return environ.startswith(start) or b"\0" + start in environ
 
 
 def _read(path: Path) -> Optional[str]:

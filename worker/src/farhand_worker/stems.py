@@ -10,15 +10,12 @@ server's runtime, and with an interpreter in which stems keep ending.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from . import seed
-from .trees import LINUX
+from .planting import Interpreter, command_of, first_line, interpreter_of
 
 if TYPE_CHECKING:
     from .engine import Ended, Engine, Occupant
@@ -33,13 +30,6 @@ _FAILURES_MAX = 3
 """So many stems in a row may end without having forked anything; then there is no other."""
 
 _log = logging.getLogger("farhand.worker")
-
-
-_SEED = f"exec(open({seed.FD}, 'rb', 0, closefd=False).readline())"
-"""What a stem is started with: what it executes is the first line it gets."""
-
-Interpreter = Tuple[int, int, int, int]
-"""An interpreter as it is on disk: device, inode, size, time of change."""
 
 
 class Stem:
@@ -98,13 +88,18 @@ class Stems:
         else:
             self.of(self._runtime)
 
+    def adopt(self, python: Interpreter, take: Callable[[Occupant], Engine]) -> None:
+        """Have the stem that was begun before there was a pool to begin one. It knows what to load."""
+        self._stem = stem = Stem(python, self._failed)
+        stem.engine = take(stem)
+
     def _plant(self) -> None:
-        python = self._interpreter()
+        python = interpreter_of(self._python)
         if self._stem is None and python is not None and self._failures < _FAILURES_MAX:
             self._stem = stem = Stem(python, self._failed)
-            stem.engine = self._begin([self._python, "-I", "-S", "-c", _SEED], stem)
+            stem.engine = self._begin(command_of(self._python), stem)
             if stem.serves:
-                self._say(stem.engine, f"exec({inspect.getsource(seed)!r})")
+                self._say(stem.engine, first_line())
 
     def of(self, runtime: Path) -> str:
         """The engine id of the stem to fork from, which may still be starting; empty where there is none."""
@@ -137,17 +132,9 @@ class Stems:
 
     # ------------------------------------------------------------ inside
 
-    def _interpreter(self) -> Optional[Interpreter]:
-        """The one that engines run on; None where it can have no stem."""
-        try:
-            found = os.stat(self._python)
-        except OSError:
-            return None
-        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns) if LINUX else None
-
     def _is_good(self, stem: Stem, runtime: Path) -> bool:
         age_s = asyncio.get_running_loop().time() - stem.began_at
-        is_of_these = stem.runtime in (None, runtime) and stem.python == self._interpreter()
+        is_of_these = stem.runtime in (None, runtime) and stem.python == interpreter_of(self._python)
         return stem.serves and is_of_these and age_s < STEM_S
 
     def _retire(self, stem: Stem) -> None:

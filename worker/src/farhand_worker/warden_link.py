@@ -1,4 +1,4 @@
-"""The agent's handle of its warden: starts it, talks to it, and notices when it is silent or gone."""
+"""The agent's handle of its warden: talks to it, and notices when it is silent or gone."""
 
 from __future__ import annotations
 
@@ -8,30 +8,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from . import trees, warden
-
-_RUN = (
-    "import sys; sys.path.append(sys.argv[1].rpartition('/farhand_worker/')[0]); "
-    "from farhand_worker.warden import main; main(sys.argv[2:])"
-)
-ARGUMENTS = ("-I", "-S", "-E", "-c", _RUN, warden.__file__)
-"""What has an interpreter run the warden, from a directory or out of a zip; ``--fd N`` follows."""
+from . import trees
+from .warden_process import Start, WardenProcess, order_text
 
 _SETTLE_S = 5.0
-
-
-class Start(NamedTuple):
-    """A process to be started: its engine id, command, environment and directory."""
-
-    engine: str
-    argv: List[str]
-    env: Dict[str, str]
-    cwd: str
 
 
 class WardenLink:
@@ -39,11 +22,12 @@ class WardenLink:
 
     def __init__(
         self,
-        environ: Mapping[str, str],
+        process: WardenProcess,
         on_message: Callable[[Dict[str, Any]], None],
         on_end: Callable[[str], None],
     ) -> None:
-        self._environ = environ
+        self._process = process
+        self._socket = process.socket
         self._on_message = on_message
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -53,27 +37,13 @@ class WardenLink:
         self._answered = 0
         self._ended = False
         self.margin_s = 3.0
-        self._start()
+        self._socket.setblocking(False)
+        self._loop.add_reader(self._socket, self._read)
 
     @property
     def pid(self) -> int:
         """The warden's process id."""
         return self._process.pid
-
-    def _start(self) -> None:
-        self._socket, other = socket.socketpair()
-        self._socket.setblocking(False)
-        command = [sys.executable, *ARGUMENTS, "--fd", str(other.fileno())]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[other.fileno()],
-            env=dict(self._environ),
-            start_new_session=True,
-        )
-        other.close()
-        self._loop.add_reader(self._socket, self._read)
 
     # ------------------------------------------------------------ orders
 
@@ -82,46 +52,46 @@ class WardenLink:
 
         It is forked from ``stem`` if that lives and takes the order.
         """
-        self._order({"do": "spawn", **start._asdict(), "strict": strict, "stem": stem}, fds)
+        self._order(order_text("spawn", **start._asdict(), strict=strict, stem=stem), fds)
 
     def stem(self, start: Start, output: int) -> None:
         """Start a stem that writes to the descriptor, which is closed here."""
-        self._order({"do": "stem", **start._asdict()}, [output])
+        self._order(order_text("stem", **start._asdict()), [output])
 
     def say(self, stem: str, line: str) -> None:
         """Have a stem read a line."""
-        self._order({"do": "say", "engine": stem, "line": line})
+        self._order(order_text("say", engine=stem, line=line))
 
     def deadlines(self, ordinary: float, strict: float) -> None:
         """Move the deadlines; the warden must answer within ``margin_s`` or is killed."""
         self._number += 1
         number = self._number
-        self._order({"do": "deadlines", "ordinary": ordinary, "strict": strict, "n": number})
+        self._order(order_text("deadlines", ordinary=ordinary, strict=strict, n=number))
         self._loop.call_later(self.margin_s, self._check, number)
 
     def kill(self, engine: str) -> None:
         """Kill an engine's whole tree."""
-        self._order({"do": "kill", "engine": engine})
+        self._order(order_text("kill", engine=engine))
 
     def terminate(self, engine: str) -> None:
         """Send SIGTERM to an engine's process group."""
-        self._order({"do": "signal", "engine": engine, "signal": int(signal.SIGTERM)})
+        self._order(order_text("signal", engine=engine, signal=int(signal.SIGTERM)))
 
     def close(self) -> None:
         """End the warden, which ends all engines."""
         if not self._ended:
             self._ended = True
             self._let_go()
-            self._process.wait()
+            self._process.close()
 
     # ------------------------------------------------------------ the socket
 
-    def _order(self, message: Dict[str, Any], fds: Optional[List[int]] = None) -> None:
+    def _order(self, text: bytes, fds: Optional[List[int]] = None) -> None:
         if self._ended:
             for fd in fds or []:
                 os.close(fd)
             return
-        self._outgoing.append((json.dumps(message).encode() + b"\n", fds or []))
+        self._outgoing.append((text, fds or []))
         self._write()
 
     def _write(self) -> None:
@@ -170,15 +140,13 @@ class WardenLink:
         if self._ended:
             return
         self._ended = True
-        self._process.kill()
-        self._process.wait()
         self._let_go()
+        self._process.kill()
         self._on_end(why)
 
     def _let_go(self) -> None:
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-        self._socket.close()
         for _, fds in self._outgoing:
             for fd in fds:
                 os.close(fd)
