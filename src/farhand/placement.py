@@ -5,7 +5,8 @@ A worker can be refused for good (it lacks a label, it is too small, it is not t
 refused for good: busy means wait, and a worker that is lost for a moment still counts.
 
 Descendants of what runs on a worker pass a drain and a reservation there: what they wait behind waits for
-them. A job whose missing amounts are held by its own blocked ancestors can never have them: that is a reason
+them. A job whose missing amounts are held by its own blocked ancestors (or by who reads along and waits for
+what these yield) can never have them: that is a reason
 for good, and where no other worker is left it is the job's end.
 """
 
@@ -48,7 +49,10 @@ class Kin:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A queued job as placement sees it. ``earlier`` is the worker it was on, preferred until a moment."""
+    """A queued job as placement sees it. ``earlier`` is the worker it was on, preferred until a moment.
+
+    ``beside``: jobs of its run that read along, where nothing of that run goes on before this job has ended.
+    """
 
     ask: Ask
     job: str = ""
@@ -57,6 +61,7 @@ class Wanted:
     earlier: str = ""
     earlier_until: float = 0.0
     kin: tuple[Kin, ...] = ()
+    beside: tuple[Kin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,15 +241,19 @@ def _kept_by_services(candidate: Candidate, lack: Lack) -> str:
 
 
 def _held_by_ancestors(wanted: Wanted, candidate: Candidate, needed: Amounts) -> Refusal | None:
-    """What stays short when all others have ended: blocked ancestors keep it until this very job ends."""
-    kin = [kin for kin in wanted.kin if kin.worker == candidate.name and kin.blocked]
+    """What stays short when all others have ended: blocked ancestors keep it until this very job ends, and
+    so do those that wait for what an ancestor yields after it."""
+    kin = [kin for kin in (*wanted.kin, *wanted.beside) if kin.worker == candidate.name and kin.blocked]
     kept = sum((one.keeps for one in kin), NOTHING)
     for lack in lacks(needed, kept, candidate.capacity):
-        holders = ", ".join(f"{one.name} ({one.run})" for one in kin if getattr(one.keeps, lack.name))
+        holding = [one for one in kin if getattr(one.keeps, lack.name)]
+        holders = ", ".join(f"{one.name} ({one.run})" for one in holding)
+        reads = any(one in wanted.beside for one in holding)
+        waits_for = "a stream that goes on only after this very call" if reads else "this very call"
         unit = _UNITS[lack.name]
         message = (
             f"has {lack.total} {unit}, of which {lack.total - lack.free} are held by {holders}, which waits "
-            f"for this very call; it asks for {lack.needed}"
+            f"for {waits_for}; it asks for {lack.needed}"
         )
         return Refusal(candidate.name, HELD_BY_ANCESTORS, message, True, _numbers((lack,)))
     return None

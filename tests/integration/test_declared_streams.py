@@ -48,6 +48,8 @@ def process(place, loss):
 
 
 TASKS = """
+import os, time
+
 from farhand import Flow, flow, task
 
 LOSS = {"name": "loss", "stream": True}
@@ -68,6 +70,24 @@ def total(double, weights):
     return weights + str(sum(double))
 
 chain = Flow("chain", nodes=[total, double, fit], inputs=["count"], outputs=["total", "double"])
+
+@task(device="one", gpus=1)
+def on_the_card(number):
+    return number
+
+@task(provides=[LOSS])
+def calls(begun):
+    yield {"loss": 1}
+    while not os.path.exists(begun):
+        time.sleep(0.01)
+    yield {"loss": on_the_card(2)}
+
+@task(requires=["begun", LOSS], provides="sum", device="one", gpus=1)
+def reads(begun, loss):
+    open(begun, "w").close()
+    return sum(loss)
+
+one_card = Flow("one-card", nodes=[calls, reads], inputs=["begun"], outputs=["sum"])
 
 @flow
 def around(count: int):
@@ -119,8 +139,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     (directory / "flows").mkdir()
     (directory / "flows" / "tasks.py").write_text(TASKS)
     with deployed(directory, project=directory / "flows") as deployment:
-        for name in ("one", "two"):
-            deployment.worker(name, name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SLURM_GPUS_ON_NODE", "1")
+            patch.setenv("CUDA_VISIBLE_DEVICES", "GPU-of-the-test")
+            deployment.worker("one", "one")
+        deployment.worker("two", "two")
         yield deployment
 
 
@@ -404,3 +427,14 @@ def test_many_values_of_any_kind_come_in_their_order(here: Deployment) -> None:
     here.put("/flows/many", {"nodes": nodes, "outputs": ["count"]})
     run = here.wait_for_run(here.start_run("many"), within_s=60)
     assert run["result"] == {"count": 3000}, run["message"]
+
+
+def test_a_call_that_needs_the_card_of_the_node_that_reads_its_caller_fails_and_says_so(
+    here: Deployment, tmp_path: Path
+) -> None:
+    eventually(
+        lambda: "one-card" in [flow["name"] for flow in here.get("/flows")["items"]], 60, "it is offered"
+    )
+    run = here.wait_for_run(here.start_run("one-card", begun=str(tmp_path / "begun")), "failed")
+    assert "of which 1 are held by reads" in run["error"]["message"]
+    assert "which waits for a stream that goes on only after this very call" in run["error"]["message"]

@@ -451,6 +451,12 @@ def test_a_call_that_needs_what_its_own_run_holds(
     assert placement.hopeless is hopeless
     if hopeless:
         assert "held by train (run1), which waits for this very call" in placement.message
+        assert "goes on only after" not in placement.message
+    reader = replace(parent, job="reader", name="reads")
+    beside = place_wanted(Wanted(ask, depth=1, beside=(reader,)), candidates)
+    assert beside.hopeless is hopeless
+    if hopeless:
+        assert "held by reads (run1), which waits for a stream that goes on only after this" in beside.message
     busy = replace(parent, blocked=False)
     assert not place_wanted(Wanted(ask, depth=1, kin=(busy,)), candidates).hopeless
 

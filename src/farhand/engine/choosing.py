@@ -10,7 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..model import LOCAL_WORKER, Job
-from ..placement import Placement, Refusal, Reservation, Wanted, choose, place, recall, refuse_server, soonest
+from ..placement import (
+    Kin,
+    Placement,
+    Refusal,
+    Reservation,
+    Wanted,
+    choose,
+    place,
+    recall,
+    refuse_server,
+    soonest,
+)
 from ..resources import lacks, need
 from .fitness import Fitness
 from .fleet import Fleet
@@ -127,13 +138,29 @@ class Choosing:
 
     def explain(self, job: Job, now: float) -> Placement:
         """Every worker with the reason against it, as things are when this is asked."""
-        found = place(self.wanted(job, self._queue.lane_of(job)), self._fitness.candidates(job), now)
+        wanted = replace(self.wanted(job, self._queue.lane_of(job)), beside=self._beside(job, now))
+        found = place(wanted, self._fitness.candidates(job), now)
         away = self._away(job)
         if not all(refusal.for_good for refusal in found.refusals):
             return replace(found, away=away)
         recalled = (f"{refusal.worker} {refusal.message}" for refusal in away[:_AWAY_TOLD])
         told = filter(None, (found.message, *recalled, self._beyond.note(job)))
         return replace(found, message="; ".join(told), away=away)
+
+    def _beside(self, job: Job, now: float) -> tuple[Kin, ...]:
+        """Those of its run that read along and keep what they have until this very job has ended.
+
+        That is so where nothing of the run goes on: what is handed over waits, and each call that is queued
+        lacks what such a reader holds. What reads keeps its cards, so the stream's next value never comes.
+        """
+        found = self._fleet.beside(job)
+        calls = {call.ask: call for call in self._queue.waiting_calls(job.run)} if found else {}
+        for call in calls.values():
+            lane = self._queue.lane_of(call)
+            wanted = replace(self.wanted(call, lane), beside=found)
+            if lane is None or not place(wanted, self._fitness.candidates(call), now).hopeless:
+                return ()
+        return found
 
     def _away(self, job: Job) -> tuple[Refusal, ...]:
         """The workers that are offline and could take a job, those that left last first. A machine that was

@@ -50,7 +50,7 @@ class Dispatch:
         self.bus = bus = Bus()
         self.fleet = fleet = Fleet(times)
         self.queue = queue = Queue(fleet.kin_of)
-        wakeup = Wakeup()
+        self.wakeup = wakeup = Wakeup()
         self.imports = ImportChecks(fleet, wakeup, self.blobs.has, import_timeout_s, import_again_s)
         self.fitness = fitness = Fitness(fleet, self.imports, queue, wakeup)
         self.consequences = follow = Consequences(queue, fleet, bus, wakeup, fitness)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,7 @@ class Fleet:
         self._runs_of: Counter[str] = Counter()
         self._able: dict[Ask, list[Member]] = {}
         self._blocked: set[Member] = set()
+        self._readers: dict[str, Counter[str]] = {}
         self.running_ahead: set[Member] = set()
         """The workers on which something waits behind another."""
 
@@ -94,10 +96,32 @@ class Fleet:
         parent = job.parent_job
         while parent is not None and (held := self._holders.get(parent)) is not None:
             member, above = held[0], held[1].job
-            keeps = held_by(Lease(above.ask, above.devices, "blocked", above.depth), member.capacity)
-            parent, blocked = above.parent_job, above.blocked == "blocked"
-            kin.append(Kin(above.id, above.run, above.name, member.name, blocked, keeps, parent))
+            kin.append(_kin(member, above))
+            parent = above.parent_job
         return tuple(kin)
+
+    def beside(self, job: Job) -> tuple[Kin, ...]:
+        """The jobs of a run that wait for values of a stream, if all of the run that is handed over waits."""
+        readers = self._readers.get(job.run)
+        if not readers or any(member.promises for member in self._members.values()):
+            return ()
+        here = [held for held in self._holders.values() if held[1].job.run == job.run]
+        if any(holding.job.blocked != "blocked" for _, holding in here):
+            return ()
+        return tuple(_kin(member, holding.job) for member, holding in here if readers[holding.job.id])
+
+    @contextmanager
+    def reading(self, run: str, job_id: str) -> Generator[bool]:
+        """A job waits for values of a stream; whether nothing else of it goes on."""
+        readers = self._readers.setdefault(run, Counter())
+        readers[job_id] += 1
+        held = self._holders.get(job_id)
+        try:
+            yield held is not None and held[1].job.blocked == "blocked"
+        finally:
+            readers[job_id] -= 1
+            if not +readers:
+                self._readers.pop(run, None)
 
     def hold(self, member: Member, job: Job, lease: int) -> None:
         """Record that ``member`` holds ``lease`` on ``job``."""
@@ -194,3 +218,10 @@ class Fleet:
         held = self._holders.get(job_id)
         if held is not None and held[0].link is not None:
             held[0].link.send(make(held[1].lease))
+
+
+def _kin(member: Member, above: Job) -> Kin:
+    """A job on a worker, with what it keeps there while it is blocked."""
+    keeps = held_by(Lease(above.ask, above.devices, "blocked", above.depth), member.capacity)
+    blocked = above.blocked == "blocked"
+    return Kin(above.id, above.run, above.name, member.name, blocked, keeps, above.parent_job)

@@ -78,9 +78,8 @@ class Services(Dispatch):
         self.secrets = Secrets(store, home, self.masker, self.audit, environment)
         self.variables = Variables(store)
         self.flavors = Flavors(store)
-        self.needs = Needs(
-            store, self.secrets, self.variables, self.hosting, Streams(store, self.bus), self.blobs
-        )
+        self.streams = Streams(store, self.bus, self.fleet, self.wakeup)
+        self.needs = Needs(store, self.secrets, self.variables, self.hosting, self.streams, self.blobs)
         self.doctor = Doctor(store, home, self.fleet, self.secrets)
         self.ready = False
         self.limits: dict[str, int] = {}

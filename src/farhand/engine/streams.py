@@ -10,6 +10,8 @@ from ..errors import NotFound
 from ..store import Store
 from ..store.streams import StreamPage
 from .bus import Bus, Notice
+from .fleet import Fleet
+from .service import Wakeup
 
 WAIT_S_MAX = 30.0
 
@@ -61,8 +63,10 @@ def _broken(message: str) -> dict[str, Any]:
 class Streams:
     """Answers jobs that read along."""
 
-    def __init__(self, store: Store, bus: Bus) -> None:
+    def __init__(self, store: Store, bus: Bus, fleet: Fleet, wakeup: Wakeup) -> None:
         self._store = store
+        self._fleet = fleet
+        self._wakeup = wakeup
         self._waiting: dict[str, set[asyncio.Event]] = {}
         bus.observe(self._noticed)
 
@@ -79,7 +83,12 @@ class Streams:
             raise NotFound(f"there is no job {job_id}")
         try:
             async with asyncio.timeout(min(wait_s, WAIT_S_MAX)):
-                return await self._waited_for(job_id, job.run, asked)
+                with self._fleet.reading(job.run, job_id) as blocked:
+                    if (
+                        blocked
+                    ):  # what it keeps may be what a call lacks before which there is nothing to read
+                        self._wakeup.set()
+                    return await self._waited_for(job_id, job.run, asked)
         except TimeoutError:
             return {"again": True}
 

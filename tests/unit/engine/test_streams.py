@@ -9,9 +9,12 @@ from typing import Any, cast
 import pytest
 
 from farhand.engine.bus import Bus, Notice
+from farhand.engine.fleet import Fleet
+from farhand.engine.service import Wakeup
 from farhand.engine.streams import AGAIN, NEVER, Asked, Streams, answer
 from farhand.store import Store
 from farhand.store.streams import StreamPage
+from farhand_worker import protocol
 
 VALUES = ({"enc": "json", "text": "1"}, {"enc": "json", "text": "2"})
 
@@ -76,7 +79,7 @@ async def turns() -> None:
 @pytest.mark.anyio
 async def test_who_reads_along_looks_again_when_there_is_news_of_its_run() -> None:
     store, bus = Pages(), Bus()
-    streams = Streams(cast("Store", store), bus)
+    streams = Streams(cast("Store", store), bus, Fleet(protocol.Times()), Wakeup())
     reading = asyncio.create_task(streams.read("j", Asked("k", "loss"), 30))
     await turns()
     assert store.looks == 2
@@ -92,4 +95,6 @@ async def test_who_reads_along_looks_again_when_there_is_news_of_its_run() -> No
 
 @pytest.mark.anyio
 async def test_a_question_without_an_answer_is_to_be_asked_again() -> None:
-    assert await Streams(cast("Store", Pages()), Bus()).read("j", Asked("k", "loss"), 0.0) == {"again": True}
+    assert await Streams(cast("Store", Pages()), Bus(), Fleet(protocol.Times()), Wakeup()).read(
+        "j", Asked("k", "loss"), 0.0
+    ) == {"again": True}

@@ -68,7 +68,7 @@ class World:
         self.operations = Operations(store, self.fleet, self.rescuer, self.worker_events, self.wakeup)
         self.reports = Reports(store, self.consequences, self.fleet, self.imports, dispatcher=self.dispatcher)
         self.hosting = Hosting(store, self.fleet, self.queue, self.consequences, self.bus)
-        self.streams = Streams(store, self.bus)
+        self.streams = Streams(store, self.bus, self.fleet, self.wakeup)
         self.blocked: asyncio.Event | None = None
 
     # ------------------------------------------------------------ runs and jobs
