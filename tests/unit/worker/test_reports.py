@@ -16,7 +16,7 @@ END = Exit(1.0, "crashed", "signal 9")
 def _reports(directory: Path, engine: str = "") -> Reports:
     reports = Reports(directory, directory / "outgoing", "j", 7)
     reports.create()
-    reports.engine_path.write_text(engine)
+    Path(reports.engine_path).write_text(engine)
     reports.grow()
     return reports
 

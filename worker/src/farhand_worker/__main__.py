@@ -15,6 +15,7 @@ from .invitation import CODE_VARIABLE, NoExchange, NotInvited
 from .launch import launch
 from .options import Options, options
 from .settings import Values, load, parser
+from .speaking import speak
 from .state import StateDirectory, StateRefused
 from .usage import Usage
 
@@ -30,7 +31,7 @@ def program() -> int:
 
 def main(arguments: List[str]) -> int:
     """Run a worker until it is stopped; the exit code is 0 stopped, 2 usage, 3 refused, 130 interrupted."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    speak()
     log = logging.getLogger("farhand.worker")
     try:
         if arguments[:1] == [COMMAND]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import shutil
@@ -39,6 +40,8 @@ STOPPED, REFUSED = 0, 3
 """Exit codes: ended in order; refused for good."""
 
 _SECOND_SIGNAL_S = 0.05
+_GARBAGE = 5000
+"""So many new objects, a hundred jobs' worth, before one looks for garbage among them."""
 _log = logging.getLogger("farhand.worker")
 
 
@@ -337,6 +340,8 @@ def work(options: Options, state: StateDirectory, launched: Launched) -> int:
 
 async def _serve(options: Options, state: StateDirectory, launched: Launched) -> int:
     agent = Agent(options, state, launched)
+    gc.freeze()  # what is loaded stays: each look for garbage would go through it
+    gc.set_threshold(_GARBAGE)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, agent.signalled, number)

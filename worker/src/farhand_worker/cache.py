@@ -67,6 +67,10 @@ class Cache:
         """The directory of an unpacked, read-only bundle."""
         return await self._kept("bundle " + digest, lambda: self._fetch_bundle(digest, claim))
 
+    def bundle_at_hand(self, digest: str) -> Optional[Path]:
+        """The same, where it has been asked for before."""
+        return self._trees.get("bundle " + digest)
+
     async def blob(self, digest: str, claim: Claim, named: bool = False) -> Path:
         """The file of a blob, which stays until the claim is let go.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Tuple, Union
 
 from .protocol import FRAME_BYTES_MAX, dumps
 
@@ -35,25 +35,37 @@ class Unpacker:
 
     def feed(self, chunk: bytes) -> List[Frame]:
         """The frames that ``chunk`` completes. Raises `ChannelBroken`."""
+        if not self._bytes:
+            frames, taken = _cut(chunk)
+            self._bytes += chunk[taken:]
+            return frames
         self._bytes += chunk
-        frames: List[Frame] = []
-        while len(self._bytes) >= _LENGTH.size:
-            length = _LENGTH.unpack_from(self._bytes)[0]
-            if length > FRAME_BYTES_MAX:
-                raise ChannelBroken(f"a frame of {length} bytes")
-            end = _LENGTH.size + length
-            if len(self._bytes) < end:
-                break
-            try:
-                header = json.loads(self._bytes[_LENGTH.size : end])
-                extra = header.get("body") if isinstance(header.get("body"), int) else 0
-            except (ValueError, AttributeError) as error:
-                raise ChannelBroken(str(error)) from error
-            if len(self._bytes) < end + extra:
-                break
-            frames.append((header, bytes(self._bytes[end : end + extra])))
-            del self._bytes[: end + extra]
+        frames, taken = _cut(self._bytes)
+        del self._bytes[:taken]
         return frames
+
+
+def _cut(content: Union[bytes, bytearray]) -> Tuple[List[Frame], int]:
+    """The whole frames that it begins with, and where they end."""
+    frames: List[Frame] = []
+    start, size = 0, len(content)
+    while size - start >= _LENGTH.size:
+        length = _LENGTH.unpack_from(content, start)[0]
+        if length > FRAME_BYTES_MAX:
+            raise ChannelBroken(f"a frame of {length} bytes")
+        end = start + _LENGTH.size + length
+        if size < end:
+            break
+        try:
+            header = json.loads(content[start + _LENGTH.size : end].decode())
+            extra = header.get("body") if isinstance(header.get("body"), int) else 0
+        except (ValueError, AttributeError) as error:
+            raise ChannelBroken(str(error)) from error
+        if size < end + extra:
+            break
+        start = end + extra
+        frames.append((header, bytes(content[end:start])))
+    return frames, start
 
 
 class Channel(asyncio.Protocol):

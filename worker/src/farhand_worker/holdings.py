@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import shutil
 from collections import deque
@@ -127,8 +128,8 @@ class Holdings:
             self._turns.append((reports.job, reports.lease))
         unsent = {reports.outgoing for reports in self._outbox.values()}
         for path in self.state.outgoing.iterdir():
-            if path not in unsent:
-                self._remove(path)
+            if str(path) not in unsent:
+                self._remove(str(path))
 
     @property
     def empty(self) -> bool:
@@ -398,7 +399,7 @@ class Holdings:
         if attempt is not None and self._latest.get(key[0]) is attempt:
             del self._latest[key[0]]
 
-    def _remove(self, directory: Path) -> None:
+    def _remove(self, directory: str) -> None:
         """Delete what a job had saved; it may be large, and heartbeats do not wait for it."""
-        if directory.exists():
+        if os.path.exists(directory):
             self._background(asyncio.to_thread(shutil.rmtree, directory, True))

@@ -127,8 +127,7 @@ class Attempt:
         """How it ended, and what that means for those behind it on its slot, if anything."""
         try:
             if self._fate is None and self._stop is None:
-                self._preparing = asyncio.ensure_future(self._preparation.engine())
-                engine = await self._preparing
+                engine = self._preparation.at_hand() or await self._prepared()
                 end = await self._execute(engine)
             else:
                 return self._without_engine(self._returned), ""
@@ -144,6 +143,11 @@ class Attempt:
         except asyncio.CancelledError:
             why = ""
         return self._without_engine(why), "the one before it could not begin"
+
+    async def _prepared(self) -> Engine:
+        """As a task of its own, which a stop can cancel."""
+        self._preparing = asyncio.ensure_future(self._preparation.engine())
+        return await self._preparing
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = self._asking.engine = engine
@@ -208,8 +212,8 @@ class Attempt:
             "checkout": str(host.checkout.root) if host.checkout else None,
             "cwd": str(prepared.scratch or host.cwd),
             "shared_paths": host.shared_paths,
-            "spool": str(self.reports.engine_path),
-            "blobs": str(self.reports.outgoing),
+            "spool": self.reports.engine_path,
+            "blobs": self.reports.outgoing,
             "kept": assign.kept,
             "timeout_s": assign.timeout_s,
             "grace_s": self._grace_s,

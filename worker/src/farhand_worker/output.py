@@ -20,10 +20,12 @@ class LineReader:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._skipping = False
+        self._fed = False
         self.mask: Optional[Masker] = None
 
     def feed(self, chunk: bytes) -> List[str]:
         """The lines that ``chunk`` completes, without their ends."""
+        self._fed = True
         pieces = self._decoder.decode(chunk).split("\n")
         lines: List[str] = []
         for piece in pieces[:-1]:
@@ -36,12 +38,14 @@ class LineReader:
 
     def close(self) -> List[str]:
         """The last line, if it had no end; the reader is then as new."""
+        if not self._fed:
+            return []
         lines = self.feed(b"")
         self._take(self._decoder.decode(b"", True), lines)
         if self._rest and not self._skipping:
             lines.append(self._shown(self._rest.rstrip("\r")))
         self._decoder.reset()
-        self._rest, self._skipping = "", False
+        self._rest, self._skipping, self._fed = "", False, False
         return lines
 
     def _take(self, piece: str, lines: List[str]) -> None:

@@ -64,6 +64,24 @@ class Preparation:
         self.manifest: Optional[Path] = None
         self.scratch: Optional[Path] = None
 
+    def at_hand(self) -> Optional[Engine]:
+        """The same at once, where there is a warm engine and the code is here; most short jobs find both."""
+        host, assign = self._host, self._assign
+        if host.checkout is not None or assign.kind == IMPORT:
+            return None
+        bundle = host.cache.bundle_at_hand(assign.bundle)
+        engine = None if bundle is None else host.pool.warm(key_of(host, assign), self._occupant)
+        if bundle is None or engine is None:
+            return None
+        self._fetch_args()
+        self.bundle = bundle
+        try:
+            self._take_scratch()
+        except OSError:
+            host.pool.release(engine, retire=False)
+            raise
+        return engine
+
     async def engine(self) -> Engine:
         """An engine that is ready, once the code is here too. Raises `NotFetched`, or OSError."""
         engine = self._host.pool.warm(key_of(self._host, self._assign), self._occupant)
@@ -106,8 +124,11 @@ class Preparation:
         self.bundle = await code_tree(host, assign, self._claim)
         if assign.kind == IMPORT and assign.fingerprint:
             self.manifest = await host.cache.blob(assign.fingerprint, self._claim)
-        if host.cwd is None:
-            self.scratch = host.scratch.take()
+        self._take_scratch()
+
+    def _take_scratch(self) -> None:
+        if self._host.cwd is None:
+            self.scratch = self._host.scratch.take()
 
     async def clear(self, in_order: bool) -> None:
         """Give the directory back; what a job left there may be large, and heartbeats do not wait for it."""

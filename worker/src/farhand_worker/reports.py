@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
@@ -38,9 +40,9 @@ class Reports:
     ) -> None:
         self.job = job
         self.lease = lease
-        self.engine_path = Path(f"{directory}/{job}-{lease}{_SUFFIX}")
-        self._agent_path = Path(f"{directory}/{job}-{lease}.agent")
-        self.outgoing = Path(f"{outgoing}/{job}-{lease}")
+        self.engine_path = f"{directory}/{job}-{lease}{_SUFFIX}"
+        self._agent_path = f"{directory}/{job}-{lease}.agent"
+        self.outgoing = f"{outgoing}/{job}-{lease}"
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
         self._bytes_max = bytes_max
@@ -221,8 +223,13 @@ class Reports:
         self.close()
         # The engine's goes last: while it is there, the next agent answers for the attempt.
         if self._writer.has_written or not self.fresh:
-            self._agent_path.unlink(missing_ok=True)
-        self.engine_path.unlink(missing_ok=True)
+            _remove(self._agent_path)
+        _remove(self.engine_path)
+
+
+def _remove(path: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def leftovers(directory: Path, outgoing: Path) -> List[Reports]:

@@ -12,7 +12,7 @@ import json
 import os
 from collections import deque
 from pathlib import Path
-from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tuple
+from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tuple, Union
 
 from .clock import wall_now
 from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
@@ -24,6 +24,7 @@ UPLOADS_AHEAD = 4
 """So many values are on their way before the lines that name them have their turn."""
 
 _READ_BYTES = 2 * BATCH_BYTES
+_LEAST_BYTES = 4096
 _FINAL_HEADS = tuple(f'["{kind}"'.encode() for kind in FINAL)
 _STARTED_HEAD = b'["started"'
 _RESULT_HEAD = b'["result"'
@@ -42,7 +43,7 @@ class Batch(NamedTuple):
 class SpoolReader:
     """Reads one spool from where the server's record of it ends."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Union[str, Path]) -> None:
         self.path = path
         self.acked = 0
         self.acked_offset = 0
@@ -51,6 +52,8 @@ class SpoolReader:
         self.size = 0
         self.limit: Optional[int] = None
         self.files: Set[str] = set()
+        self._whole = -1
+        """The size at which it was seen to end with a whole line."""
         self._marks: Deque[Tuple[int, int]] = deque()
         self._fd: Optional[int] = None
 
@@ -67,7 +70,9 @@ class SpoolReader:
     @property
     def drained(self) -> bool:
         """Whether every whole line seen by `grow` has been sent."""
-        return self.sent_offset >= self.size or not self._lines(self.sent_offset, 1)[0]
+        if self.sent_offset >= self.size:
+            return True
+        return self._whole != self.size and not self._lines(self.sent_offset, 1)[0]
 
     @property
     def settled(self) -> bool:
@@ -135,7 +140,9 @@ class SpoolReader:
             step = min(_READ_BYTES, start)
             start -= step
             tail = os.pread(self._file(), step, start) + tail
-        lines = tail.split(b"\n")[:-1]
+        *lines, torn = tail.split(b"\n")
+        if not torn:
+            self._whole = end
         if not lines or not lines[-1].startswith(_FINAL_HEADS):
             return None
         begin = start + sum(len(line) + 1 for line in lines[:-1])
@@ -165,7 +172,7 @@ class SpoolReader:
 
     def _lines(self, offset: int, budget: int) -> Tuple[List[bytes], int]:
         """Whole lines from ``offset`` on: at least one if there is one, up to about ``budget`` bytes."""
-        wanted = min(max(budget, 4096), _READ_BYTES)
+        wanted = min(max(min(budget, self.size - offset), _LEAST_BYTES), _READ_BYTES)
         try:
             fd = self._file()
         except FileNotFoundError:
@@ -191,7 +198,7 @@ class SpoolReader:
 class SpoolWriter:
     """Appends the agent's own events. A line is in the file when the call returns."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Union[str, Path]) -> None:
         self.path = path
         self.has_written = False
         self._fd: Optional[int] = None

@@ -27,34 +27,22 @@ class StateDirectory:
 
     ``identity`` belongs to the directory and stays; ``instance`` is new with every agent. An engine's id
     begins with the identity, so that what an earlier agent's engines left running is known by it.
+
+    ``spool`` is where reports wait, ``scratch`` where jobs have their working directories, ``blobs`` where
+    what was fetched lies by digest; ``outgoing`` has what jobs have saved, a directory an attempt, until that
+    is recorded.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.spool = path / "spool"
+        self.scratch = path / "scratch"
+        self.blobs = path / "blobs"
+        self.outgoing = path / "outgoing"
         self.instance = secrets.token_hex(8)
         self.identity = ""
         self.previous: Optional[str] = None
         self._lock: Optional[int] = None
-
-    @property
-    def spool(self) -> Path:
-        """Where reports wait."""
-        return self.path / "spool"
-
-    @property
-    def scratch(self) -> Path:
-        """Where jobs have their working directories."""
-        return self.path / "scratch"
-
-    @property
-    def blobs(self) -> Path:
-        """Where what was fetched lies by digest."""
-        return self.path / "blobs"
-
-    @property
-    def outgoing(self) -> Path:
-        """Where what jobs have saved lies by digest, a directory an attempt, until it is recorded."""
-        return self.path / "outgoing"
 
     def open(self) -> None:
         """Make, check and lock the directory. Raises `StateRefused`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any, Callable, Coroutine, Set, Tuple
 
 from .blobs import NotFetched, hex_of
@@ -39,7 +40,7 @@ class Uploads:
                 self._background(self._bring(reports, digest))
 
     async def _bring(self, reports: Reports, digest: str) -> None:
-        claim, source = Claim(reports.job, reports.lease), reports.outgoing / hex_of(digest)
+        claim, source = Claim(reports.job, reports.lease), Path(reports.outgoing, hex_of(digest))
         try:
             while not reports.gone:
                 try:

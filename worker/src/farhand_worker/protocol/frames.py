@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
+from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Callable, ClassVar, Dict, List, Sequence, Type
 
 from . import to_server, to_worker
@@ -65,8 +66,8 @@ def encode(message: Any) -> str:
 
 def encode_events(job: str, lease: int, source: str, first: int, lines: List[str]) -> str:
     """An `Event` frame out of spool lines, which are JSON texts already and are not parsed again."""
-    head = dumps({"type": to_server.Event.type, "job": job, "lease": lease, "source": source, "first": first})
-    return head[:-1] + ',"events":[' + ",".join(lines) + "]}"
+    head = f'{{"type":"{to_server.Event.type}","job":{quoted(job)},"lease":{lease},"source":"{source}"'
+    return f'{head},"first":{first},"events":[{",".join(lines)}]}}'
 
 
 def encode_several(texts: Sequence[str]) -> str:
