@@ -112,6 +112,15 @@ async def test_an_invitation_buys_one_token_and_nothing_after_its_time(store):
     assert await store.invitations.find("hash") is None
 
 
+async def test_a_sign_in_that_was_ended_is_remembered_until_its_time_is_over(store):
+    await store.sign_ins.end("s1", 100.0, 1.0)
+    await store.sign_ins.end("s1", 100.0, 2.0)
+    assert await store.sign_ins.has_ended("s1")
+    assert not await store.sign_ins.has_ended("s2")
+    await store.sign_ins.end("s2", 300.0, 100.0)
+    assert not await store.sign_ins.has_ended("s1")
+
+
 async def test_what_people_ordered_outlives_a_worker_that_attaches_anew(store):
     worker = Worker("w1", "online", (), 2, "i1", "h", "3.11", "0.1.0", reported={"called": "box"})
     assert await store.workers.attach(worker) == (worker, True)

@@ -231,6 +231,32 @@ def test_a_browser_is_led_to_the_host_of_the_service_by_a_code_that_works_once(
         assert page.get("/echo").json()["code"] == "unauthorized", "a sign-in at the console is none here"
 
 
+def test_signing_out_of_the_console_ends_what_it_let_in_at_services(
+    browser: httpx2.Client, deployment: Deployment, tmp_path: Path
+) -> None:
+    away = httpx2.URL(browser.get("/services/web/").headers["location"])
+    unused = httpx2.URL(browser.get("/services/web/").headers["location"])
+    ticket = browser.get("/services/web/", headers={"Host": f"{NAMED}:{deployment.port}"}).headers["location"]
+    here = {"Host": f"web.localhost:{deployment.port}"}
+    stream = f"/stream?gate={tmp_path / 'never'}"
+    with httpx2.Client(base_url=deployment.url, headers=here, timeout=20) as page:
+        let_in = page.get(away.raw_path.decode())
+        page.cookies.clear()
+        page.headers["Cookie"] = let_in.headers["set-cookie"].partition(";")[0]
+        assert page.get("/echo").status_code == 200
+        with page.stream("GET", stream) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "data: first"
+            assert browser.post("/signout", headers={"Origin": deployment.url}).status_code == 200
+            with pytest.raises(httpx2.RemoteProtocolError):
+                deque(lines, maxlen=0)
+        assert page.get("/echo").json()["code"] == "unauthorized"
+        page.headers["Cookie"] = page.get(unused.raw_path.decode()).headers["set-cookie"].partition(";")[0]
+        assert page.get("/echo").json()["code"] == "unauthorized", "a code that was not used in time"
+    address = httpx2.URL(f"{deployment.url}/services/web/").join(ticket)
+    assert httpx2.get(address, timeout=20).json()["code"] == "unauthorized"
+
+
 def test_a_program_uses_a_service_at_its_own_host_by_its_token(
     http: httpx2.Client, deployment: Deployment
 ) -> None:

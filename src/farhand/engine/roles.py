@@ -72,13 +72,15 @@ MEANINGS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a request comes from. ``jti`` is the id of a minted token, empty for the admin's own secret."""
+    """Who a request comes from. ``jti`` is the id of a minted token, empty for the admin's own secret;
+    ``sign_in`` that of a sign-in to the console, empty for who shows a token."""
 
     role: str
     name: str
     labels: tuple[str, ...] = ()
     jti: str = ""
     expires_at: float | None = field(default=None, compare=False)
+    sign_in: str = ""
 
 
 def check(identity: Identity, action: str) -> None:

@@ -60,8 +60,9 @@ class Tokens:
         )
         self._verified: dict[bytes, Identity] = {}
         self._revoked: set[str] = set()
+        self._signed_out: set[str] = set()
         self._used: dict[str, float] = {}
-        self._watchers: dict[asyncio.Event, str] = {}
+        self._watchers: dict[asyncio.Event, Identity] = {}
 
     @property
     def generation(self) -> str:
@@ -136,8 +137,18 @@ class Tokens:
         await self._settle(identity, address, session)
         return identity
 
+    async def sign_out(self, identity: Identity) -> None:
+        """End a sign-in: its cookies, at hosts of services too, its tickets, and what is open with them."""
+        if identity.sign_in:
+            now = time.time()
+            await self._store.sign_ins.end(identity.sign_in, identity.expires_at or now + YEAR_S, now)
+            self._signed_out.add(identity.sign_in)
+            self._wake(lambda who: who.sign_in == identity.sign_in)
+
     async def confirm(self, identity: Identity, address: str = "") -> Identity:
-        """The same identity, when the token behind a console's session still stands."""
+        """The same identity, when a console's session has not been ended, nor the token behind it."""
+        if identity.sign_in and await self._store.sign_ins.has_ended(identity.sign_in):
+            raise Unauthorized("this session has been signed out of; sign in again")
         if identity.jti:
             token = await self._store.tokens.get(identity.jti)
             if token is None or token.revoked_at is not None:
@@ -147,10 +158,11 @@ class Tokens:
 
     @contextmanager
     def watch(self, identity: Identity) -> Generator[asyncio.Event]:
-        """An event that is set once the identity's credential is revoked, even if it was just before."""
+        """An event that is set once the identity's credential is revoked, even if it was just before, or
+        its sign-in ended."""
         event = asyncio.Event()
-        self._watchers[event] = identity.jti
-        if identity.jti in self._revoked:
+        self._watchers[event] = identity
+        if identity.jti in self._revoked or identity.sign_in in self._signed_out:
             event.set()
         try:
             yield event
@@ -201,11 +213,14 @@ class Tokens:
     async def _end(self, jtis: set[str]) -> None:
         self._revoked |= jtis - {""}
         self._verified = {text: who for text, who in self._verified.items() if who.jti not in jtis}
-        for event, jti in self._watchers.items():
-            if jti in jtis:
-                event.set()
+        self._wake(lambda who: who.jti in jtis)
         if self._on_end is not None:
             await self._on_end(jtis - {""})
+
+    def _wake(self, ended: Callable[[Identity], bool]) -> None:
+        for event, who in self._watchers.items():
+            if ended(who):
+                event.set()
 
 
 def draft(name: str, role: str, labels: tuple[str, ...], expires_s: float) -> Token:

@@ -40,6 +40,7 @@ from .runs import Runs
 from .schedules import Schedules
 from .secrets import Secrets
 from .services import Services
+from .signins import SignIns
 from .state import StoreState
 from .streams import Streams
 from .tasks import Tasks
@@ -75,6 +76,7 @@ class Store:
         self.workers = Workers(database)
         self.tokens = Tokens(database)
         self.invitations = Invitations(database)
+        self.sign_ins = SignIns(database)
         self.machines = Machines(database)
         self.audit = Audit(database)
         self.secrets = Secrets(database)

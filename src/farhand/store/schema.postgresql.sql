@@ -311,6 +311,12 @@ CREATE TABLE tokens (
     address TEXT NOT NULL DEFAULT ''
 );
 
+-- Sign-ins that somebody ended before their time, until that is over: their cookies and tickets are worth nothing.
+CREATE TABLE ended_sign_ins (
+    id TEXT COLLATE "C" PRIMARY KEY,
+    expires_at DOUBLE PRECISION NOT NULL
+);
+
 -- `code_hash` is SHA-256 of a code that buys one token; `token_s` says for how long that is valid.
 CREATE TABLE invitations (
     id TEXT COLLATE "C" PRIMARY KEY,

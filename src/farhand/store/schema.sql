@@ -310,6 +310,12 @@ CREATE TABLE tokens (
     address TEXT NOT NULL DEFAULT ''
 );
 
+-- Sign-ins that somebody ended before their time, until that is over: their cookies and tickets are worth nothing.
+CREATE TABLE ended_sign_ins (
+    id TEXT PRIMARY KEY,
+    expires_at REAL NOT NULL
+);
+
 -- `code_hash` is SHA-256 of a code that buys one token; `token_s` says for how long that is valid.
 CREATE TABLE invitations (
     id TEXT PRIMARY KEY,

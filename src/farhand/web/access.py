@@ -40,7 +40,7 @@ OPEN = frozenset(
 )
 """Paths that answer without a token: what they say is not about this server's work, or bought by a code."""
 
-_SEALED = tuple[str, str, str, float]
+_SEALED = tuple[str, str, str, float, str]
 
 
 class Sessions:
@@ -48,7 +48,8 @@ class Sessions:
 
     A cookie is ``payload.signature``: JSON and an HMAC-SHA256 of it, both base64url. Links live in
     memory only, work once, and for ``link_s`` seconds. ``generation`` names the key that tokens are signed
-    with: cookies of another one are worth nothing.
+    with: cookies of another one are worth nothing. What is sealed for somebody who signed in names that
+    sign-in, so that tickets end with it.
     """
 
     def __init__(
@@ -82,7 +83,8 @@ class Sessions:
         """
         expires_at = self._now() + self._settings.session_s
         expires_at = min(expires_at, visitor.expires_at or expires_at)
-        payload = _pack(msgspec.json.encode([visitor.role, visitor.name, visitor.jti, expires_at]))
+        sealed = [visitor.role, visitor.name, visitor.jti, expires_at, visitor.sign_in]
+        payload = _pack(msgspec.json.encode(sealed))
         return f"{payload}.{self._signature(payload, service)}"
 
     def open(self, cookie: str, service: str = "") -> Identity | None:
@@ -91,10 +93,10 @@ class Sessions:
         if not hmac.compare_digest(signature.encode(), self._signature(payload, service).encode()):
             return None
         try:
-            role, name, jti, expires_at = msgspec.json.decode(_unpack(payload), type=_SEALED)
+            role, name, jti, expires_at, sign_in = msgspec.json.decode(_unpack(payload), type=_SEALED)
         except msgspec.DecodeError:  # one that an older farhand signed
             return None
-        return Identity(role, name, (), jti, expires_at) if expires_at > self._now() else None
+        return Identity(role, name, (), jti, expires_at, sign_in) if expires_at > self._now() else None
 
     def _signature(self, payload: str, service: str) -> str:
         of = f"service {service}." if service else ""

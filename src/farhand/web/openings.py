@@ -1,8 +1,8 @@
 """How a visitor of the console comes to a service at its own host: by a code, which buys a cookie there.
 
 The code works once, within a minute. The cookie holds a ticket, good for that service alone and no longer
-than the sign-in that bought it. No script can read it, the service never sees it, and pages of other sites do
-not have it sent, unless they merely lead there.
+than the sign-in that bought it, which signing out ends. No script can read it, the service never sees it, and
+pages of other sites do not have it sent, unless they merely lead there.
 """
 
 from __future__ import annotations

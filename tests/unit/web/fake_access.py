@@ -29,6 +29,7 @@ class FakeTokens:
         self.items: dict[str, Token] = {}
         self.generation = "first"
         self.revoked: set[str] = set()
+        self.signed_out: set[str] = set()
         self.watchers: list[asyncio.Event] = []
 
     async def create(
@@ -61,7 +62,12 @@ class FakeTokens:
         jti = "" if role == "admin" else f"jti-of-{role}"
         return Identity(role, "gpu1" if role == "worker" else role, jti=jti)
 
+    async def sign_out(self, identity: Identity) -> None:
+        self.signed_out.add(identity.sign_in)
+
     async def confirm(self, identity: Identity, address: str = "") -> Identity:
+        if identity.sign_in in self.signed_out:
+            raise Unauthorized("this session has been signed out of")
         if identity.jti in self.revoked:
             raise Unauthorized("the token of this session has been revoked")
         return identity

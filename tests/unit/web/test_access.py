@@ -197,9 +197,13 @@ def test_signing_in_sets_a_cookie_that_scripts_and_other_sites_cannot_use(app: A
 
 
 def test_signing_out_ends_the_session(app: Any) -> None:
-    browser = signed_in(app)
+    browser, elsewhere = signed_in(app), signed_in(app)
+    cookie = dict(browser.cookies)
     assert browser.post("/signout", headers={"Origin": "http://127.0.0.1:8420"}).status_code == 200
     assert browser.get("/").status_code == 401
+    browser.cookies.update(cookie)
+    assert browser.get("/").status_code == 401, "nobody who has kept the cookie comes in with it"
+    assert elsewhere.get("/").status_code == 200
 
 
 def test_an_admin_can_hand_out_a_link_for_a_lesser_role(app: Any) -> None:

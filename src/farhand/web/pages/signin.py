@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import replace
 from typing import Annotated
 from urllib.parse import parse_qs
 
@@ -10,7 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from ...engine.roles import Identity
 from ...errors import Unauthorized
-from ..access import Sessions, check, remember
+from ..access import Sessions, check, cookies_named, remember
 from ..asking import Asking
 from ..audit import note, record
 from ..routing import Routes
@@ -51,7 +53,7 @@ def _welcome(request: Request, visitor: Identity) -> Response:
     response = RedirectResponse("./", status_code=303)
     response.set_cookie(
         settings.cookie_name,
-        sessions.seal(visitor),
+        sessions.seal(replace(visitor, sign_in=secrets.token_urlsafe(12))),
         max_age=int(settings.session_s),
         path=settings.base_path or "/",
         secure=settings.secure or request.url.scheme == "https",
@@ -62,14 +64,16 @@ def _welcome(request: Request, visitor: Identity) -> Response:
 
 
 @router.post("/signout")
-async def signout(request: Request) -> Response:
-    """Forget the cookie."""
+async def signout(request: Request, services: Asking) -> Response:
+    """Forget the cookie, and end what it has bought: cookies at the hosts of services, and tickets."""
     sessions: Sessions = request.app.state.sessions
     settings: WebSettings = request.app.state.settings
-    visitor = sessions.open(request.cookies.get(settings.cookie_name, ""))
-    if visitor is not None:
-        remember(request, visitor)
-        note(request, action="sign_out")
+    for cookie in cookies_named(request, settings.cookie_name):
+        visitor = sessions.open(cookie)
+        if visitor is not None:
+            await services.tokens.sign_out(visitor)
+            remember(request, visitor)
+            note(request, action="sign_out")
     response = render(request, "signin.html", said="you are signed out")
     response.delete_cookie(
         settings.cookie_name,
