@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -201,6 +202,59 @@ def test_code_that_swallows_a_cancel_is_asked_again_by_sigterm(begin: Begin) -> 
         "@flow\ndef main():\n"
         "    print('asleep')\n"
         "    try: time.sleep(60)\n    except BaseException: print('swallowed')\n"
+        "    time.sleep(60)\n"
+    )
+    agent.start("pipeline:main")
+    agent.until_event("log")
+    agent.send("cancel", reason="cancelled")
+    agent.until_event("log", 2)
+    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.until("done")
+    assert agent.result()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "saving()",
+        pytest.param(
+            "task(saving).submit().result()",
+            marks=pytest.mark.skipif(sys.version_info < (3, 10), reason="nothing tells"),
+        ),
+    ],
+)
+def test_what_a_cancelled_job_saves_is_not_cut_short_by_sigterm(begin: Begin, call: str) -> None:
+    """B033: it has the whole grace."""
+    agent = begin(
+        "def saving():\n"
+        "    print('asleep')\n"
+        "    try:\n        while True: time.sleep(0.01)\n"
+        "    finally:\n"
+        "        print('saving')\n"
+        "        try: {}['nothing']\n"
+        "        except KeyError: time.sleep(0.5)\n"
+        "        time.sleep(0.5)\n"
+        "        print('saved')\n"
+        f"@flow\ndef main(): {call}\n"
+    )
+    agent.start("pipeline:main", grace_s=5.0)
+    agent.until_event("log")
+    agent.send("cancel", reason="cancelled")
+    agent.until_event("log", 2)
+    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.until("done")
+    assert agent.result()["state"] == "cancelled"
+    assert agent.texts() == ["asleep", "saving", "saved"]
+
+
+def test_code_that_swallows_a_cancel_after_a_while_is_struck_again(begin: Begin) -> None:
+    agent = begin(
+        "@flow\ndef main():\n"
+        "    print('asleep')\n"
+        "    try: time.sleep(60)\n"
+        "    except BaseException:\n"
+        "        print('swallowing')\n"
+        "        time.sleep(0.5)\n"
         "    time.sleep(60)\n"
     )
     agent.start("pipeline:main")

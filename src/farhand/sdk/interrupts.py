@@ -4,7 +4,8 @@ The main thread is interrupted at once, also out of a sleep or a read: a signal 
 and the handler raises. Any other thread gets an asynchronous exception, which arrives when it next
 executes Python code. Neither may strike while a record is being written or a lock of ours is held: the
 frames to be interrupted are looked at first, and if one of them belongs to a module in ``_PROTECTED`` or
-to a function marked `uninterrupted`, it is tried again a moment later.
+to a function marked `uninterrupted`, it is tried again a moment later. Nor does a second `Cancelled` strike
+code that deals with the first: what it cleans up, or saves, it may finish within the grace.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ Timer = List[Any]
 """When, a number that orders equals, and the function (None when cancelled)."""
 
 _AGAIN_S = 0.005
+_CLEANING_S = 0.2
+"""So often code that deals with a cancel is looked at again: one that swallowed it meets the next."""
 _AGAIN_S_MAX = 1.0
 _COMPACT_AT = 1000
 _FRAMES_MAX = 12
@@ -121,6 +124,7 @@ class Interrupter:
         self._watcher = watcher
         self._main = threading.main_thread().ident
         self._pending: Optional[Type[BaseException]] = None
+        self._cleans = False
         self._wanted: Callable[[], bool] = lambda: False
         self._windows = 0
         self._before: Any = signal.SIG_DFL
@@ -156,10 +160,12 @@ class Interrupter:
         if not wanted():
             return
         if thread == self._main:
-            self._pending, self._wanted = kind, wanted
+            self._pending, self._wanted, self._cleans = kind, wanted, False
             self._kick()
         elif is_protected(sys._current_frames().get(thread)):  # pyright: ignore[reportPrivateUsage]
             self._watcher.after(_AGAIN_S, lambda: self.raise_in(thread, kind, wanted))
+        elif _cleans_up(kind, _handled_in(thread)):
+            self._watcher.after(_CLEANING_S, lambda: self.raise_in(thread, kind, wanted))
         else:
             _raise_async(thread, kind)
             self._wake(thread)
@@ -181,7 +187,7 @@ class Interrupter:
     def _kick(self) -> None:
         """Signal the main thread until the handler has taken the exception."""
         if self._pending is not None and self._signalled():
-            self._watcher.after(_AGAIN_S, self._kick)
+            self._watcher.after(_CLEANING_S if self._cleans else _AGAIN_S, self._kick)
 
     def _signalled(self) -> bool:
         """Whether the main thread has been signalled: while a window is open."""
@@ -196,6 +202,9 @@ class Interrupter:
         if self.on_strike is not None:
             self._looked = not self.on_strike(frame)
         if self._pending is None or is_protected(frame):
+            return
+        self._cleans = _cleans_up(self._pending, sys.exc_info()[1])
+        if self._cleans:
             return
         kind, self._pending = self._pending, None
         if self._windows and self._wanted():
@@ -220,6 +229,24 @@ def _raise_async(thread: int, kind: Optional[Type[BaseException]]) -> None:
 
     target = ctypes.py_object(kind) if kind is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), target)
+
+
+def _cleans_up(kind: Type[BaseException], handled: Optional[BaseException]) -> bool:
+    """Whether code that handles an exception does so on the way out of an earlier `Cancelled`."""
+    if not issubclass(kind, Cancelled):
+        return False
+    for _ in range(_FRAMES_MAX):
+        if handled is None or isinstance(handled, Cancelled):
+            return handled is not None
+        handled = handled.__context__
+    return False
+
+
+def _handled_in(thread: int) -> Optional[BaseException]:
+    """What a thread's code is handling, from Python 3.10 on: before, nothing tells."""
+    current: Any = getattr(sys, "_current_exceptions", dict)
+    found = current().get(thread)
+    return found[1] if isinstance(found, tuple) else found
 
 
 def is_protected(frame: Optional[FrameType]) -> bool:
