@@ -127,12 +127,12 @@ class FakeServer:
         self.fenced: set[tuple[str, int]] = set()
         self.refusal: Refused | None = None
         self.status: int | None = None
+        self.attends = True
+        self.gets: list[str] = []
         self.answers_beats = True
         self.acknowledges = True
         self.cancelling: set[str] = set()
-        self.runtime = zipped(
-            {"farhand/sdk/engine.py": ENGINE.read_bytes(), "farhand/sdk/stem.py": STEM.read_bytes()}
-        )
+        self.runtime = self.runtime_of()
         self.bundle = zipped({"flows.py": b"VALUE = 1\n"})
         self.blobs = {digest_of(self.bundle): self.bundle}
         self.port = 0
@@ -150,6 +150,11 @@ class FakeServer:
             Drained: self._on_drained,
             Bye: self._on_bye,
         }
+
+    def runtime_of(self, more: bytes = b"") -> bytes:
+        return zipped(
+            {"farhand/sdk/engine.py": ENGINE.read_bytes() + more, "farhand/sdk/stem.py": STEM.read_bytes()}
+        )
 
     async def start(self) -> FakeServer:
         if self._ws is None:
@@ -239,7 +244,8 @@ class FakeServer:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             if b"upgrade: websocket" in head.lower() and self.status is None:
-                await self._pass_on(head, reader, writer)
+                if self.attends:
+                    await self._pass_on(head, reader, writer)
             else:
                 await self._http(head, reader, writer)
         except (OSError, asyncio.IncompleteReadError):
@@ -274,12 +280,16 @@ class FakeServer:
         method, path, _ = first.split(" ")
         headers = {name.lower(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
-        status, content = self.status or 200, b""
+        status, content, told = self.status or 200, b"", ""
         if headers.get("authorization") != f"Bearer {TOKEN}":
             status = 401
         elif self.status is None:
             status, content = self._answer(method, path, headers, body)
-        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n\r\n".encode())
+        if status == 200 and headers.get("range") == "bytes=0-0":
+            status, content, told = 206, content[:1], f"Farhand-Digest: {digest_of(content)}\r\n"
+        elif method == "GET":
+            self.gets.append(path)
+        writer.write(f"HTTP/1.1 {status} X\r\n{told}Content-Length: {len(content)}\r\n\r\n".encode())
         writer.write(b"" if method == "HEAD" else content)
         await writer.drain()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,21 @@ async def test_nothing_is_handed_over_to_a_server_that_does_not_answer_that(tmp_
     source = tmp_path / "saved"
     source.write_bytes(b"content")
     assert not await cache.hand_over(digest_of(b"content"), source, Claim("one", 1))
+
+
+def test_the_runtime_of_last_time_is_the_latest_that_is_whole_and_compiled_for_this_python(
+    tmp_path: Path,
+) -> None:
+    state = StateDirectory(tmp_path)
+    transfer, blobs = Transfer("token"), BlobCache(tmp_path / "blobs")
+    ours, others = (Cache(state, transfer, name, blobs) for name in ("python3", "another"))
+    state.open()
+    assert ours.last_runtime() is None
+    for at, name in enumerate(("a", "b", "c")):
+        home = tmp_path / "runtime" / (name * 64)
+        home.mkdir()
+        if name != "c":
+            ours._mark(home).touch()
+        os.utime(home, (at, at))
+    assert (ours.last_runtime(), others.last_runtime()) == ("sha256:" + "b" * 64, None)
+    state.close()

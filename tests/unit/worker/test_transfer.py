@@ -54,6 +54,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         asked = self.headers.get("Range")
         self.server.asked.append(("GET", asked))
+        if asked == "bytes=0-0":
+            self._say_digest(whole=self.path == "/whole")
+            return
         assert self.headers["Farhand-Job"] == "job1"
         start = int(asked[6:-1]) if asked else 0
         if start >= len(self.server.content):
@@ -68,6 +71,16 @@ class Handler(BaseHTTPRequestHandler):
             self._break()
         else:
             self.wfile.write(rest)
+
+    def _say_digest(self, whole: bool) -> None:
+        content = self.server.content if whole else self.server.content[:1]
+        self.send_response(200 if whole else 206)
+        self.send_header("Content-Length", str(len(content)))
+        if not whole:
+            self.send_header("Farhand-Digest", DIGEST)
+        self.end_headers()
+        with suppress(OSError):  # whoever asked has seen enough
+            self.wfile.write(content)
 
     def do_PUT(self) -> None:
         server, asked = self.server, self.headers.get("Content-Range")
@@ -158,6 +171,15 @@ def test_what_has_come_whole_is_not_asked_for_again_and_what_is_wrong_is_not_kep
     assert sorted(path.name for path in tmp_path.iterdir()) == ["blob"]
     get(transfer, tmp_path / "other")
     assert (tmp_path / "other").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(("path", "digest"), [("/part", DIGEST), ("/whole", None)])
+def test_a_digest_is_learnt_from_the_head_of_an_answer_or_not(
+    transfer: Transfer, tmp_path: Path, path: str, digest: str | None
+) -> None:
+    assert transfer.digest_at(path) == digest
+    get(transfer, tmp_path / "blob")  # what was not read of that answer is not taken for this one
+    assert (tmp_path / "blob").read_bytes() == CONTENT
 
 
 @pytest.mark.fault("3.47")

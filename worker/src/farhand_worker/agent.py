@@ -10,6 +10,7 @@ import shutil
 import signal
 from typing import Any, Coroutine, List, Optional, Set
 
+from .address import BadAddress
 from .allocation import leads
 from .attendance import Attendance
 from .blobs import BlobCache, NotFetched
@@ -110,13 +111,13 @@ class Agent:
         shutil.rmtree(self._state.scratch, ignore_errors=True)
         self._state.scratch.mkdir(exist_ok=True)
         self._holdings.take_over()
-        self._background(self._cache.trim())
         if self._withheld:
             _log.info("kept from user code, as they look like credentials: %s", ", ".join(self._withheld))
         if self._options.max_idle_s is not None:
             self._idle = Idle(self._options.max_idle_s, self._busy, self._leave_idle)
         self._watch_the_end()
         self._heard()
+        self._background(self._look_ahead())
         self._background(self._attend())
         self._background(self._surroundings.watch())
         try:
@@ -326,10 +327,23 @@ class Agent:
         await self._loop.run_in_executor(None, self._nearby.prove, message.blobs)
         self._transfer.copy = self._nearby.copy if self._nearby.seen else None
 
+    async def _look_ahead(self) -> None:
+        """Have the runtime ready that the server is likely to name: that of last time, or its own now."""
+        await self._cache.trim()
+        try:
+            self._transfer.address = self._options.address()
+            digest = self._cache.last_runtime() or await self._cache.current_runtime()
+            if digest is not None:
+                runtime = await self._cache.runtime(digest)
+                if self._holdings.runtime in ("", digest):
+                    self._pool.prepare(runtime)
+        except (BadAddress, NotFetched, OSError) as error:
+            _log.debug("no runtime ahead: %s", error)  # the dial says what is wrong, and it is fetched then
+
     async def _prefetch(self, runtime: str) -> None:
         try:
             self._pool.prepare(await self._cache.runtime(runtime))
-        except NotFetched as error:
+        except (NotFetched, OSError) as error:
             _log.warning("the runtime is not here yet: %s", error)
 
 

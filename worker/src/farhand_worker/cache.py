@@ -12,7 +12,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Dict, Mapping, Optional, Sequence, Set
+from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .blobs import BlobCache, NotFetched, hex_of
 from .checkout import Checkout
@@ -26,6 +26,7 @@ from .unpacking import remove_tree, unpack
 TREES_MAX = 20
 """Unpacked bundles (and runtimes) that are kept."""
 
+_RUNTIME = "/api/v1/workers/runtime"
 _TRIES = 6
 _FORBIDDEN = 403
 _MISMATCH = 422
@@ -62,6 +63,21 @@ class Cache:
     async def runtime(self, digest: str) -> Path:
         """The directory of the unpacked and compiled runtime."""
         return await self._kept("runtime " + digest, lambda: self._fetch_runtime(digest))
+
+    def last_runtime(self) -> Optional[str]:
+        """The digest of the runtime that was in use here last, if it is still here and ready."""
+        kept = _newest_first(self._state.path / "runtime")
+        return next((f"sha256:{home.name}" for home in kept if self._mark(home).exists()), None)
+
+    async def current_runtime(self) -> Optional[str]:
+        """The digest of the runtime that the server has now, where that can be learnt."""
+
+        def learn() -> Optional[str]:
+            with contextlib.suppress(TransferFailed):
+                return self._transfer.digest_at(_RUNTIME)
+            return None
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, learn)
 
     async def bundle(self, digest: str, claim: Claim) -> Path:
         """The directory of an unpacked, read-only bundle."""
@@ -206,15 +222,19 @@ class Cache:
 
     async def _fetch_runtime(self, digest: str) -> Path:
         home = self._state.path / "runtime" / hex_of(digest)
-        mark = home / f".compiled-{hashlib.sha256(self._python.encode()).hexdigest()[:12]}"
+        mark = self._mark(home)
         if not mark.exists():
             if not home.exists():
-                await self._unpack("/api/v1/workers/runtime", digest, home)
+                await self._unpack(_RUNTIME, digest, home)
             if not await self._in_thread(lambda: self._came_compiled(home)):
                 await self._in_thread(lambda: self._compile(home))
             mark.touch()
         os.utime(home)
         return home
+
+    def _mark(self, home: Path) -> Path:
+        """What says of a runtime that it is whole, and compiled for our interpreter."""
+        return home / f".compiled-{hashlib.sha256(self._python.encode()).hexdigest()[:12]}"
 
     async def _fetch_bundle(self, digest: str, claim: Claim) -> Path:
         home = self._state.path / "bundles" / hex_of(digest)
@@ -321,5 +341,9 @@ def is_compiled(home: Path) -> bool:
     return True
 
 
-def _newest_first(directory: Path) -> list[Path]:
-    return sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+def _newest_first(directory: Path) -> List[Path]:
+    found: List[Tuple[float, Path]] = []
+    for path in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # what is just arriving changes its name
+            found.append((path.stat().st_mtime, path))
+    return [path for _, path in sorted(found, reverse=True)]

@@ -29,6 +29,9 @@ _TIMEOUT_S = 30.0
 SESSION_HEADER = "Farhand-Session"
 """An instance and its session key: with it a token that has expired since is still good."""
 
+DIGEST_HEADER = "Farhand-Digest"
+"""In an answer: the digest of what lies under that path."""
+
 _ANSWERS_BYTES_MAX = 64 * 1024
 _LATER = frozenset({408, 409, 425, 429})
 _OK = frozenset({200, 201, 202, 204, 206})
@@ -165,6 +168,22 @@ class Transfer:
             partial.unlink()
             raise Corrupt(f"what arrived is not {digest}", False)
         os.replace(partial, target)
+
+    def digest_at(self, path: str) -> Optional[str]:
+        """The digest of what lies under a path now, where the head of the answer says it.
+
+        Raises `TransferFailed`.
+        """
+        found: List[Optional[str]] = []
+
+        def look(response: http.client.HTTPResponse) -> None:
+            found.append(response.getheader(DIGEST_HEADER))
+            response.read(_ANSWERS_BYTES_MAX)
+            if not response.isclosed():  # all of it was sent, not the one byte that was asked for
+                self.close()
+
+        self._exchange("GET", path, {"Range": "bytes=0-0"}, None, look)
+        return found[0]
 
     def _copied(self, digest: str, target: Path, claim: Claim, named: bool) -> bool:
         """Whether the file came from where the server has it; what the job may read is asked all the same."""
