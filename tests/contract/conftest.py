@@ -14,7 +14,7 @@ from farhand.model import Ask, Job, JobSettings, Run, TaskRun
 from farhand.resources import Capacity
 from farhand.store import Changes, Leased, Recorded, Store
 from farhand_worker import protocol
-from tests.harness.stores import opened
+from tests.harness.stores import handed, opened
 from tests.lab import postgresql
 from tests.optional import need
 
@@ -89,7 +89,7 @@ class Story:
         """The job, handed to a worker."""
         self.now += 1
         job_id = job if isinstance(job, str) else job.id
-        leased = await self.store.jobs.lease(job_id, worker, Capacity(parallel), self.now)
+        leased = await handed(self.store, job_id, worker, Capacity(parallel), self.now)
         assert leased is not None
         return leased
 

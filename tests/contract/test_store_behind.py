@@ -15,6 +15,7 @@ from farhand.store.claims import Claim
 from farhand.store.reports import Report
 from farhand_worker.protocol import Exit, ProtocolViolation, Started
 from tests.contract.conftest import Story
+from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +35,7 @@ async def queued(story: Story, keys: str = "abc", **ask: Any) -> tuple[Job, list
 async def in_line(story: Story, jobs: list[Job], capacity: Capacity = ONE) -> list[Leased | None]:
     """The first with a slot of w2, and the others behind it."""
     claims = [Claim("w2", capacity, job.id, follows=number > 0) for number, job in enumerate(jobs)]
-    return list(await story.store.reports.lease(claims, story.now))
+    return list(await story.store.jobs.lease(claims, story.now))
 
 
 async def returned(story: Story, job: Job) -> Any:
@@ -48,8 +49,8 @@ async def test_a_slot_is_shared_under_a_lease_each(story: Story) -> None:
     assert len({first.lease, second.lease, third.lease}) == 3
     assert (first.behind, second.behind, third.behind) == (None, first.lease, first.lease)
     other = await story.run()
-    assert await story.store.jobs.lease(other.id, "w2", ONE, story.now) is None
-    assert await story.store.jobs.lease(other.id, "w2", Capacity(2), story.now) is not None
+    assert await handed(story.store, other.id, "w2", ONE, story.now) is None
+    assert await handed(story.store, other.id, "w2", Capacity(2), story.now) is not None
 
 
 async def test_the_slot_is_free_when_the_last_of_them_has_ended(story: Story) -> None:
@@ -57,9 +58,9 @@ async def test_the_slot_is_free_when_the_last_of_them_has_ended(story: Story) ->
     other = await story.run()
     for made in await in_line(story, jobs):
         assert made is not None
-        assert await story.store.jobs.lease(other.id, "w2", ONE, story.now) is None
+        assert await handed(story.store, other.id, "w2", ONE, story.now) is None
         await story.report(made, STARTED, story.result())
-    assert await story.store.jobs.lease(other.id, "w2", ONE, story.now) is not None
+    assert await handed(story.store, other.id, "w2", ONE, story.now) is not None
 
 
 async def test_who_comes_behind_a_slot_that_nobody_has_any_more_takes_one_of_its_own(story: Story) -> None:
@@ -68,11 +69,11 @@ async def test_who_comes_behind_a_slot_that_nobody_has_any_more_takes_one_of_its
     assert first is not None
     await story.report(first, STARTED, story.result())
     claim = Claim("w2", ONE, jobs[1].id, behind=first.job.lease)
-    (made,) = await story.store.reports.lease([claim], story.now)
+    (made,) = await story.store.jobs.lease([claim], story.now)
     assert made is not None
     assert made.job.behind is None
     full = await story.run()
-    assert await story.store.jobs.lease(full.id, "w2", ONE, story.now) is None
+    assert await handed(story.store, full.id, "w2", ONE, story.now) is None
 
 
 async def test_nobody_comes_behind_one_that_asks_for_something_else(story: Story) -> None:
@@ -81,13 +82,13 @@ async def test_nobody_comes_behind_one_that_asks_for_something_else(story: Story
     _, (large,) = await queued(story, "b", cpus=4)
     held = await story.job(small.id)
     claim = Claim("w2", Capacity(1, cpus=4), large.id, behind=held.lease)
-    assert await story.store.reports.lease([claim], story.now) == (None,)
+    assert await story.store.jobs.lease([claim], story.now) == (None,)
 
 
 async def test_cores_and_memory_are_taken_once_for_all_that_share_a_slot(story: Story) -> None:
     _, [*jobs, other] = await queued(story, "abcd", cpus=2)
     assert all(await in_line(story, jobs, Capacity(2, cpus=4)))
-    assert await story.store.jobs.lease(other.id, "w2", Capacity(2, cpus=4), story.now) is not None
+    assert await handed(story.store, other.id, "w2", Capacity(2, cpus=4), story.now) is not None
 
 
 async def test_what_is_given_back_was_no_attempt_and_costs_nothing(story: Story) -> None:
@@ -117,7 +118,7 @@ async def test_what_was_given_back_is_believed_under_its_next_lease_alone(story:
     assert (await returned(story, second.job)).seq == 1  # sent again, recorded once
     with pytest.raises(StaleLease):
         await story.report(second, STARTED, story.result())
-    leased = await story.store.jobs.lease(second.job.id, "w3", ONE, story.now)
+    leased = await handed(story.store, second.job.id, "w3", ONE, story.now)
     assert leased is not None
     assert leased.job.attempt == 1
     await story.report(leased, STARTED, story.result())
@@ -165,7 +166,7 @@ async def test_runs_share_a_slot_as_calls_do(story: Story) -> None:
         assert run.message == "handed to w2, behind another run there"
         assert await events_of(story, run.id) == ["run.queued", "run.starting"]
         assert [attempt.lease for attempt in await story.store.runs.attempts(run.id)] == [made.job.lease]
-    assert await story.store.jobs.lease((await story.run()).id, "w2", ONE, story.now) is None
+    assert await handed(story.store, (await story.run()).id, "w2", ONE, story.now) is None
 
 
 async def test_runs_that_end_together_are_recorded_together(story: Story) -> None:
@@ -192,7 +193,7 @@ async def test_a_run_that_is_given_back_is_queued_as_if_it_had_not_been_handed_o
     assert (run.state, run.reason, run.attempt, run.worker) == ("queued", "returned", 0, None)
     assert run.message == "the one before it takes long"
     assert await story.store.runs.attempts(run.id) == []
-    leased = await story.store.jobs.lease(again.id, "w3", ONE, story.now)
+    leased = await handed(story.store, again.id, "w3", ONE, story.now)
     assert leased is not None
     await story.report(leased, STARTED, story.result())
     assert await story.state(run.id) == "completed"

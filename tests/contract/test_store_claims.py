@@ -8,6 +8,7 @@ from farhand.errors import StaleLease
 from farhand.resources import Capacity
 from farhand.store.claims import Claim
 from tests.contract.conftest import Story
+from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 
@@ -36,7 +37,7 @@ async def test_a_call_is_queued_and_leased_in_the_transaction_that_records_it(st
 async def test_the_slot_of_an_attempt_that_ends_is_anothers_in_the_same_transaction(story: Story) -> None:
     ending = await story.running(worker="w2")
     waiting = await story.run()
-    full = await story.store.jobs.lease(waiting.id, "w2", Capacity(1), story.now)
+    full = await handed(story.store, waiting.id, "w2", Capacity(1), story.now)
     assert full is None
     recorded = await story.store.reports.record(
         ending.job.id,

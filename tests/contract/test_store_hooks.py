@@ -8,6 +8,7 @@ import pytest
 
 from farhand.model import Hook
 from farhand.resources import Capacity
+from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 
@@ -101,9 +102,9 @@ async def test_no_more_runs_of_a_flow_are_leased_than_it_allows(story):
     first, second, third = [await story.run(max_concurrent=2) for _ in range(3)]
     one = await story.lease(first)
     await story.running(second)
-    assert await story.store.jobs.lease(third.id, "w1", Capacity(100), story.now) is None
+    assert await handed(story.store, third.id, "w1", Capacity(100), story.now) is None
     await story.end(one, "stopped", "worker_left")
-    assert await story.store.jobs.lease(third.id, "w1", Capacity(100), story.now) is not None
+    assert await handed(story.store, third.id, "w1", Capacity(100), story.now) is not None
 
 
 async def test_another_flow_has_a_limit_of_its_own(story):

@@ -12,6 +12,7 @@ from farhand.errors import Conflict, StaleLease
 from farhand.lifecycle import RUN, is_terminal
 from farhand.resources import Capacity
 from farhand_worker.protocol import Started, TaskBegan
+from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +49,7 @@ class Walk:
     async def lease(self) -> None:
         for job in await self.story.store.jobs.queued():
             worker = f"w{self.random.randint(1, 2)}"
-            leased = await self.story.store.jobs.lease(job.id, worker, Capacity(3), self.story.now)
+            leased = await handed(self.story.store, job.id, worker, Capacity(3), self.story.now)
             if leased is not None:
                 self.queued.remove(job.id)
                 self.leases.append(leased)

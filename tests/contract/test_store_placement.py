@@ -12,6 +12,7 @@ from farhand.lifecycle import Ending
 from farhand.model import Ask, Job
 from farhand.resources import Capacity
 from farhand_worker import protocol
+from tests.harness.stores import handed
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Story
@@ -33,7 +34,7 @@ async def asking(story: Story, **ask: Any) -> Job:
 
 async def lease(story: Story, capacity: Capacity = BOX, fell_back: bool = False, **ask: Any) -> Job | None:
     job = await asking(story, **ask)
-    leased = await story.store.jobs.lease(job.id, "box", capacity, story.now, fell_back=fell_back)
+    leased = await handed(story.store, job.id, "box", capacity, story.now, fell_back=fell_back)
     return None if leased is None else leased.job
 
 
@@ -58,7 +59,7 @@ async def test_two_jobs_share_a_worker_as_long_as_their_amounts_fit(
 
 async def test_of_many_that_ask_at_once_as_many_are_leased_as_fit(story: Story) -> None:
     jobs = [await asking(story, cpus=3) for _ in range(6)]
-    got = await asyncio.gather(*(story.store.jobs.lease(job.id, "box", BOX, story.now) for job in jobs))
+    got = await asyncio.gather(*(handed(story.store, job.id, "box", BOX, story.now) for job in jobs))
     assert sum(leased is not None for leased in got) == 2
 
 

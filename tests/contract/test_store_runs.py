@@ -13,6 +13,7 @@ from farhand.resources import Capacity
 from farhand.sdk.ids import new_id
 from farhand.store.claims import Claim
 from farhand.store.runs import Wanted, columns_for
+from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 
@@ -127,7 +128,7 @@ async def test_two_leases_of_a_job_at_once_have_one_winner(story):
     jobs = [await story.run() for _ in range(50)]
     for job in jobs:
         won = await asyncio.gather(
-            *(story.store.jobs.lease(job.id, f"w{n}", Capacity(100), story.now) for n in range(4))
+            *(handed(story.store, job.id, f"w{n}", Capacity(100), story.now) for n in range(4))
         )
         assert len([leased for leased in won if leased is not None]) == 1
         assert len(await story.store.runs.attempts(job.run)) == 1
@@ -142,14 +143,12 @@ async def test_lease_numbers_are_never_given_twice(story):
 async def test_a_worker_gets_no_more_jobs_than_it_has_slots(story):
     """B063: slots are live leases, so whatever ends a lease frees its slot."""
     jobs = [await story.run() for _ in range(6)]
-    got = await asyncio.gather(
-        *(story.store.jobs.lease(job.id, "w1", Capacity(2), story.now) for job in jobs)
-    )
+    got = await asyncio.gather(*(handed(story.store, job.id, "w1", Capacity(2), story.now) for job in jobs))
     taken = [leased for leased in got if leased is not None]
     assert len(taken) == 2
     await story.end(taken[0], "lost")
     await story.report(taken[1], story.exit("not_started"))
-    free = [await story.store.jobs.lease(job.id, "w1", Capacity(2), story.now) for job in jobs[2:]]
+    free = [await handed(story.store, job.id, "w1", Capacity(2), story.now) for job in jobs[2:]]
     assert len([leased for leased in free if leased is not None]) == 2
 
 
@@ -182,7 +181,7 @@ async def test_a_queued_run_is_cancelled_at_once(story):
     assert await story.state(job.run) == "cancelled"
     assert changes.dequeued == (job.id,)
     assert changes.cancel == ()
-    assert await story.store.jobs.lease(job.id, "w1", Capacity(9), story.now) is None
+    assert await handed(story.store, job.id, "w1", Capacity(9), story.now) is None
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["leased", "running"])

@@ -13,6 +13,7 @@ from farhand.model import Ask, Flow, Job, JobSettings, Project, Service, Service
 from farhand.resources import Capacity
 from farhand.store import Changes, Leased, Store
 from farhand_worker import protocol
+from tests.harness.stores import handed
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Story
@@ -37,7 +38,7 @@ async def found(store: Store, name: str = "llm") -> Service:
 
 
 async def leased(story: Story, job: Job, slots: int = 1, now: float = 6.0) -> Leased:
-    taken = await story.store.jobs.lease(job.id, "gpu", Capacity(slots, 8, 1, 1000), now)
+    taken = await handed(story.store, job.id, "gpu", Capacity(slots, 8, 1, 1000), now)
     assert taken is not None
     return taken
 
@@ -64,7 +65,7 @@ async def test_an_offered_service_is_queued_and_takes_no_slot(story: Story) -> N
     assert (held.job.kind, held.job.ask.slots) == ("service", 0)
     assert held.job.args["command"] == ["serve", "{port}"]
     run = await story.run()
-    assert await story.store.jobs.lease(run.id, "gpu", Capacity(1), 6.0) is not None
+    assert await handed(story.store, run.id, "gpu", Capacity(1), 6.0) is not None
     service = await found(story.store)
     assert (service.state, service.reason, service.worker) == ("degraded", "starting", "gpu")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from farhand.store import Store
+from farhand.resources import Capacity
+from farhand.store import Leased, Store
+from farhand.store.claims import Claim
 
 _migrated: list[bytes] = []
 
@@ -31,3 +33,11 @@ def _place(path: Path, content: bytes) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(0o600)
         path.write_bytes(content)
+
+
+async def handed(
+    store: Store, job: str, worker: str, capacity: Capacity, now: float, fell_back: bool = False
+) -> Leased | None:
+    """A queued job as it is handed to a worker, if it is."""
+    (made,) = await store.jobs.lease([Claim(worker, capacity, job, fell_back=fell_back)], now)
+    return made

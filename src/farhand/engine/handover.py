@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,7 +130,7 @@ class HandOver:
 
     async def _lease(self, grants: list[Grant]) -> None:
         try:
-            leased = await self._leased([grant.claim for grant in grants])
+            leased = await self._store.jobs.lease([grant.claim for grant in grants], time.time())
         except Exception:  # whatever it was: the jobs have left the queue, and nothing else puts them back
             log.exception("job %s could not be leased, trying again", grants[0].job.id)
             for grant in grants:
@@ -141,14 +141,6 @@ class HandOver:
         else:
             for grant, made in zip(grants, leased, strict=True):
                 self.finish(grant, made)
-
-    async def _leased(self, claims: list[Claim]) -> Sequence[Leased | None]:
-        if len(claims) > 1:
-            return await self._store.reports.lease(claims, time.time())
-        claim = claims[0]
-        lease = self._store.jobs.lease
-        made = await lease(claim.job, claim.worker, claim.capacity, time.time(), claim.git, claim.fell_back)
-        return [made]
 
     def finish(self, grant: Grant, leased: Leased | None) -> None:
         """The store has decided on a grant."""
@@ -232,6 +224,8 @@ class HandOver:
 def _told(leased: Leased) -> Notice:
     if leased.job.kind == SERVICE:
         return Notice("service", record=leased.job.name)
+    if leased.run is None:
+        return Notice("logs", leased.job.run)
     return Notice("run", leased.run.id, leased.run)
 
 

@@ -83,6 +83,7 @@ class Batch:
             name_blobs(self.connection, self.run, self.blobs)
             self.blobs = set()
         self.tasks.flush()
+        self.tasks.forget_number()
         if self.progress:
             note_progress(self.connection, self.run, self.progress)
             self.progress = {}

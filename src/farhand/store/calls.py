@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -15,49 +16,68 @@ from .batch import Batch
 from .changes import PlacedOutcome
 from .closing import call_error
 from .flavors import with_flavor
-from .rows import JOBS, TASK_RUNS
+from .guard import Connection, Variants
+from .placements import Placements
+from .rows import TASK_RUNS, to_json
 from .run_blobs import digests_of
-from .seeds import adopt
-from .tasks import next_number, outcome_body
+from .tasks import outcome_body
+
+_PLACED = Variants(
+    sqlite=f"SELECT {TASK_RUNS.columns} FROM task_runs"
+    " WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
+    postgresql=f"SELECT {TASK_RUNS.columns} FROM task_runs"
+    " WHERE run = ? AND key IN (SELECT jsonb_array_elements_text(?::jsonb))",
+)
 
 
-def place_call(batch: Batch, job: Job, event: Call) -> None:
-    """Place a call of ``job``, or find the one that an earlier attempt of it placed.
+def placed_before(connection: Connection, run: str, keys: Sequence[str]) -> dict[str, TaskRun]:
+    """What the store has of calls by these keys."""
+    rows = connection.execute(_PLACED, (run, to_json(keys))).fetchall()
+    return {task.key: task for task in map(TASK_RUNS.load, rows)}
 
+
+def place_call(
+    batch: Batch,
+    placements: Placements,
+    job: Job,
+    event: Call,
+    placed: dict[str, TaskRun],
+    retrying: bool,
+) -> None:
+    """Place a call of ``job``, or find the one that an earlier attempt of it placed, if ``placed`` has it.
+
+    ``retrying``: what is called within it may have been taken over from a run that this one retries.
     Raises `StaleLease` when the job is not running.
     """
     if job.state != "running":
         raise StaleLease(f"job {job.id} is {job.state}, and only a running one places calls")
-    batch.flush()
     batch.effects.streams.add(job.run)
-    row = batch.connection.execute(
-        f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE run = ? AND key = ?", (job.run, event.key)
-    ).fetchone()
-    task = None if row is None else TASK_RUNS.load(row)
+    task = placed.get(event.key)
     if task is not None and task.placed is not None and task.state in ("queued", "running"):
         return  # adopted as it is: open, and its outcome will be sent to this job
     if task is not None and task.state not in ("queued", "running") and task.kept and not task.seeded:
         batch.effects.outcomes.append(PlacedOutcome(job.id, event.key, outcome_body(task)))
         return
-    _place(batch, job, event, task)
+    number, again = (batch.tasks.next_number(), "") if task is None else _again(batch.connection, task)
+    call, placed[event.key] = _place(batch, job, event, number, again)
+    placements.add(call, placed[event.key], retrying)
 
 
-def _place(batch: Batch, parent: Job, event: Call, task: TaskRun | None) -> None:
-    """Queue a job for the call. A ``task`` that is there already has an outcome that is not to be used."""
-    connection = batch.connection
-    if task is None:
-        number = next_number(connection, parent.run)
-    else:
-        number = task.number
-        connection.execute("DELETE FROM task_runs WHERE run = ? AND key = ?", (parent.run, event.key))
+def _again(connection: Connection, task: TaskRun) -> tuple[int, str]:
+    """A call whose outcome is not to be used is placed again: its number, and the end of its job's id."""
+    connection.execute("DELETE FROM task_runs WHERE run = ? AND key = ?", (task.run, task.key))
     earlier = connection.execute(
-        "SELECT count(*) FROM jobs WHERE run = ? AND key = ?", (parent.run, event.key)
+        "SELECT count(*) FROM jobs WHERE run = ? AND key = ?", (task.run, task.key)
     ).fetchone()[0]
-    again = f".{earlier + 1}" if earlier else ""
+    return task.number, f".{earlier + 1}" if earlier else ""
+
+
+def _place(batch: Batch, parent: Job, event: Call, number: int, again: str) -> tuple[Job, TaskRun]:
+    """A job for the call, and its task run."""
     call = called_by(parent, event, f"{parent.run}.{number}{again}", batch.now)
     refused = ""
     try:
-        asked = with_flavor(connection, call.ask)
+        asked = with_flavor(batch.connection, call.ask)
         call = call if asked is call.ask else replace(call, ask=asked)
     except UnknownFlavor as error:
         refused = str(error)
@@ -76,16 +96,14 @@ def _place(batch: Batch, parent: Job, event: Call, task: TaskRun | None) -> None
     else:
         batch.effects.enqueued[call.id] = call
     batch.blobs |= digests_of(event.args)
-    connection.execute(JOBS.insert, JOBS.dump(call))
-    connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(placed))
-    adopt(connection, parent.run, event.key, call.id)
+    return call, placed
 
 
 def _with_flow(batch: Batch, event: Call, call: Job, placed: TaskRun) -> tuple[Job, TaskRun]:
     """The job and task run of a call, knowing the flow they are or are within, if it is not the run's."""
     if event.flow is None:
         around = nested.around(batch.connection, batch.run, event.nested)
-        return replace(call, nested=around), placed
+        return call if around is None else replace(call, nested=around), placed
     run = nested.begin(batch.connection, batch.effects, batch.run, event, batch.now, queued=True)
     return replace(call, nested=nested.described(run)), replace(placed, flow_run=run.id)
 

@@ -53,13 +53,14 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """A job just handed to a worker, its run, and how many outcomes of earlier attempts it may replay.
+    """A job just handed to a worker, and how many outcomes of earlier attempts it may replay.
 
+    ``run`` is the run as it is now, where it is the run's own job.
     ``called`` has the runs of flows that those attempts had called and that have not ended, by key.
     """
 
     job: Job
-    run: Run
+    run: Run | None
     kept: int
     called: dict[str, str] = field(default_factory=dict[str, str])
 

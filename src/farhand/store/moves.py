@@ -45,29 +45,6 @@ Note = tuple[float, str, str, str | None, str | None, str]
 """A row of the event log: at, kind, message, run, worker, details as JSON."""
 
 
-_PAIR = f"SELECT {JOBS.of('j')}, {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id = ?"
-_JOB_COLUMNS = JOBS.columns.count(",") + 1
-
-
-def load_job_and_run(connection: Connection, job_id: str) -> tuple[Job, Run] | None:
-    """The job and its run, or None."""
-    row = connection.execute(_PAIR, (job_id,)).fetchone()
-    return None if row is None else (JOBS.load(row[:_JOB_COLUMNS]), RUNS.load(row[_JOB_COLUMNS:]))
-
-
-_PAIRS = f"SELECT {JOBS.of('j')}, {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id IN "
-
-
-def load_jobs_and_runs(connection: Connection, job_ids: Sequence[str]) -> dict[str, tuple[Job, Run]]:
-    """Jobs by id, each with its run; none for those that there are not."""
-    marks = ", ".join("?" * len(job_ids))
-    pairs = [
-        (JOBS.load(row[:_JOB_COLUMNS]), RUNS.load(row[_JOB_COLUMNS:]))
-        for row in connection.execute(f"{_PAIRS}({marks})", job_ids).fetchall()
-    ]
-    return {job.id: (job, run) for job, run in pairs}
-
-
 @dataclass(frozen=True, slots=True)
 class Unwritten:
     """A start that is written together with the end it was reported with: what the store has until then.

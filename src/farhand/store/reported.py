@@ -21,10 +21,10 @@ from farhand_worker.protocol import (
 )
 
 from ..lifecycle import JOB, RETURNED, Ending, advance
-from ..model import SERVICE, Job
+from ..model import SERVICE, Job, TaskRun
 from . import nested, service_jobs
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
-from .calls import place_call
+from .calls import place_call, placed_before
 from .changes import Effects, Unfit
 from .endings import End, end_attempt
 from .guard import Connection
@@ -41,6 +41,7 @@ from .moves import (
     noted,
     rename_run,
 )
+from .placements import Placements
 from .rows import JOBS, RUNS, Row
 from .run_blobs import digests_of
 
@@ -67,14 +68,37 @@ class Reported(Batch):
     brief: bool = False  # it holds a start and the end, and nothing that looks at the state between them
     plain: bool = False  # and it is all that there is of the job's first attempt, which called nothing
     start: Unwritten | None = None
+    placements: Placements
+    placed: dict[str, TaskRun]  # what the store has of the calls that it places
+    retrying: bool  # whether its run retries another
     run_row: Row | None = None  # the run as it was before the events, while none of them can have changed it
+
+    def load(self, events: list[Any]) -> None:
+        """Read what the store has of the calls these events name."""
+        super().load(events)
+        keys = [event.key for event in events if type(event) is Call]
+        self.placed = placed_before(self.connection, self.run, keys) if keys else {}
+
+    def flush(self) -> None:
+        """Write what has gathered, and the calls that were placed."""
+        self.placements.flush()
+        super().flush()
 
 
 def apply_events(
-    connection: Connection, effects: Effects, job: Job, run: Row, events: list[Any], now: float
+    connection: Connection,
+    effects: Effects,
+    placements: Placements,
+    job: Job,
+    run: Row,
+    events: list[Any],
+    now: float,
 ) -> None:
+    """Have the events change what they change. Calls that they place may be left in ``placements``."""
     batch = Reported(connection, effects, job.run, now, job)
     batch.held = job
+    batch.placements = placements
+    batch.retrying = run[_RETRY_AT] is not None
     kinds = set(map(type, events))
     brief = type(events[-1]) in _ENDS and kinds <= _BRIEF and not _calls_flows(kinds, events)
     batch.brief = brief and job.kind != SERVICE
@@ -88,7 +112,7 @@ def apply_events(
         if handler is None:
             raise unexpected(event.kind)
         handler(batch, event)
-    batch.flush()
+    Batch.flush(batch)
     if batch.tasks.progressed and not batch.ended:
         _reset_crashes(batch)
     if not kinds.isdisjoint(STREAMED):
@@ -182,7 +206,10 @@ def _on_service(batch: Reported, event: ServiceState) -> None:
 
 
 def _on_call(batch: Reported, event: Call) -> None:
-    place_call(batch, batch.held, event)
+    if batch.tasks.gathered:  # they have their numbers first, and one may be of this very key
+        batch.flush()
+        batch.placed |= placed_before(batch.connection, batch.run, [event.key])
+    place_call(batch, batch.placements, batch.held, event, batch.placed, batch.retrying)
 
 
 def _on_blocked(batch: Reported, event: Blocked) -> None:
@@ -261,6 +288,7 @@ def _end(batch: Reported, end: End) -> None:
 
 _ENDS = frozenset({Result, Exit})
 _CALLS = frozenset({TaskBegan, Checkpoint})
+_RETRY_AT = RUNS.columns.split(", ").index("retry_of")
 _BRIEF = STREAMED | _ENDS | {Started}
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], None]] = {

@@ -8,8 +8,9 @@ not acknowledged can be sent again. What the events mean is in `reported`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,13 +19,15 @@ from farhand_worker.protocol import ProtocolViolation
 
 from ..errors import StaleLease
 from ..lifecycle import SENT_AHEAD, Ending
-from .changes import Changes, Effects, Leased, Recorded
+from .changes import Changes, Effects, Recorded
 from .claims import Claim, settle_claims
 from .database import Database
 from .endings import End, end_attempt
 from .guard import Connection
 from .moves import holds, load_job
+from .placements import Placements
 from .reported import apply_events
+from .returns import Returns, is_return
 from .rows import JOBS, RUNS, Row, storable
 
 
@@ -84,12 +87,6 @@ class Reports:
                 return await self._database.write(
                     lambda connection: _record_all(connection, cleaned, now, worker, claims)
                 )
-
-    async def lease(self, claims: Sequence[Claim], now: float) -> tuple[Leased | None, ...]:
-        """Hand queued jobs over as `Jobs.lease` does each, in one transaction that records nothing."""
-        return await self._database.write(
-            lambda connection: settle_claims(connection, Effects(), claims, now)
-        )
 
     async def mark_overlap(self, worker: str, leases: list[int]) -> None:
         """These attempts of a worker ran on while no server was heard: others may have overlapped."""
@@ -152,26 +149,46 @@ def _record_all(
     worker: str | None,
     claims: Sequence[Claim],
 ) -> Recorded:
-    effects = Effects()
-    known = _known(connection, reports) if len(reports) > 1 else {}
-    seqs = tuple(_record(connection, effects, report, now, worker, known) for report in reports)
+    effects, placements = Effects(), Placements(connection)
+    seqs: list[int] = []
+    for returned, alike in groupby(reports, key=_is_return):
+        together = list(alike)
+        done = _record_returns(connection, effects, together, now, worker) if returned else set[str]()
+        known = _known(connection, [report for report in together if report.job not in done])
+        for report in together:
+            if report.job in done:
+                seqs.append(len(report.events))
+            else:
+                placements.flush()
+                row = known.get(report[:3]) or _find(connection, report)
+                seqs.append(_record(connection, effects, placements, report, row, now, worker))
     connection.executemany(
         "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
         " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
         [(*report[:3], seq) for report, seq in zip(reports, seqs, strict=True) if seq >= report.first],
     )
-    leased = settle_claims(connection, effects, claims, now)
-    return Recorded(seqs, effects.freeze(), leased)
+    leased = settle_claims(connection, effects, placements, claims, now)
+    placements.flush()
+    return Recorded(tuple(seqs), effects.freeze(), leased)
 
 
-def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[str, int, str], Row]:
-    """What `_FIND` would find for each of several reports, where none of them can change that for another.
+def _is_return(report: Report) -> bool:
+    # The id of a placed call's job ends with the number of the call; who has another takes the longer way.
+    return "." in report.job and is_return(report.first, report.events)
+
+
+def _find(connection: Connection, report: Report) -> Row | None:
+    return connection.execute(_FIND, (*report[:3], report.job)).fetchone()
+
+
+def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[Any, ...], Row]:
+    """What `_find` would find for each of several reports, where none of them can change that for another.
 
     That is for runs, and for calls which are not within one another.
     """
     ids = {report.job for report in reports}
     sources = {report.source for report in reports}
-    if len(ids) < len(reports) or len(sources) > 1:
+    if len(ids) < 2 or len(ids) < len(reports) or len(sources) > 1:
         return {}
     rows = connection.execute(f"{_FIND_ALL} ({', '.join('?' * len(ids))})", (*sources, *ids)).fetchall()
     kinds = {(row[1 + _KIND_AT], row[1 + _DEPTH_AT]) for row in rows}
@@ -180,19 +197,36 @@ def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[str,
     return {(row[1], int(row[1 + _LEASE_AT] or 0), source): row for row in rows for source in sources}
 
 
+def _record_returns(
+    connection: Connection, effects: Effects, reports: list[Report], now: float, worker: str | None
+) -> set[str]:
+    """Record the ends of calls that look like most; the jobs of those that were like that."""
+    jobs = [report.job for report in reports]
+    if len(set(jobs)) < len(jobs) or len({report.source for report in reports}) > 1:
+        return set()
+    returns = Returns(connection, effects, now)
+    known = returns.find(jobs, reports[0].source)
+    done = set[str]()
+    for report in reports:
+        row = known.get(report.job)
+        if row is not None and row[1] == report.lease and worker in (None, row[2]):
+            returns.add(row, report.events)
+            done.add(report.job)
+    returns.flush()
+    return done
+
+
 def _record(
     connection: Connection,
     effects: Effects,
+    placements: Placements,
     report: Report,
+    row: Row | None,
     now: float,
     worker: str | None,
-    known: Mapping[tuple[str, int, str], Row],
 ) -> int:
-    """Record one batch; the last number that is recorded of its spool."""
-    job_id, lease, source, first, events = report
-    row = known.get((job_id, lease, source))
-    if row is None:
-        row = connection.execute(_FIND, (job_id, lease, source, job_id)).fetchone()
+    """Record one batch, of which ``row`` was found; the last number that is recorded of its spool."""
+    job_id, lease, _, first, events = report
     recorded = 0 if row is None else int(row[0] or 0)
     last = first + len(events) - 1
     if last <= recorded:
@@ -204,7 +238,8 @@ def _record(
         raise StaleLease(f"lease {lease} of job {job_id} is not current", job=job_id, lease=lease)
     if first > recorded + 1:
         raise ProtocolViolation(f"events {recorded + 1} to {first - 1} of job {job_id} are missing")
-    apply_events(connection, effects, job, row[_RUN_AT:], events[recorded + 1 - first :], now)
+    new = events[recorded + 1 - first :]
+    apply_events(connection, effects, placements, job, row[_RUN_AT:], new, now)
     return last
 
 

@@ -15,7 +15,7 @@ from .claims import Claim
 from .closing import cancel_run
 from .database import Database
 from .guard import Connection, Variants
-from .jobs import add_attempt, columns_of_lease
+from .leases import add_attempts, columns_of_lease
 from .moves import add_notes, moved_run, note_run, noted
 from .nested import Part, part_of
 from .retention import NOT_DELETED
@@ -264,7 +264,7 @@ def _start_leased(connection: Connection, run: Run, job: Job, claim: Claim) -> L
     message = f"handed to {claim.worker}"
     taken = moved_run(run, "starting", "leased", message, worker=claim.worker, attempt=held.attempt)
     _insert(connection, taken, held)
-    add_attempt(connection, held, run.created_at, claim.git)
+    add_attempts(connection, [(held, claim.git)], run.created_at)
     add_notes(connection, [noted(run, run.created_at), noted(taken, run.created_at)])
     return Leased(held, taken, 0)
 

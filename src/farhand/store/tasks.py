@@ -149,6 +149,7 @@ class TaskBatch:
         self._found: dict[str, str] = {}  # key → state in the store
         self._states: dict[str, str] = {}  # key → state after the events so far
         self._final: set[str] = set()
+        self._number: int | None = None  # the last that was given away, while nobody else gives any
         self._latest: dict[str, TaskBegan | Checkpoint] = {}  # of each call: a row is made of no other
         self._facts: dict[str, tuple[Any, ...]] = {}
 
@@ -166,6 +167,22 @@ class TaskBatch:
                 self._states[key] = state
             if state in _ENDED and kept:
                 self._final.add(key)
+
+    @property
+    def gathered(self) -> bool:
+        """Whether anything is to be written."""
+        return bool(self._latest)
+
+    def next_number(self) -> int:
+        """The number of the next new task run; it is taken."""
+        if self._number is None:
+            self._number = next_number(self._connection, self._run) - 1
+        self._number += 1
+        return self._number
+
+    def forget_number(self) -> None:
+        """Others may have given numbers away since."""
+        self._number = None
 
     def may_begin(self, key: str) -> bool:
         """Whether the call is not over already."""
@@ -206,7 +223,6 @@ class TaskBatch:
         """Write what has gathered."""
         if not self._latest:
             return
-        number = next_number(self._connection, self._run)
         new: list[tuple[Any, ...]] = []
         known: list[tuple[Any, ...]] = []
         for key, event in self._latest.items():
@@ -214,7 +230,7 @@ class TaskBatch:
             if key in self._found:
                 known.append((*row, self._run, key, self._found[key]))
             else:
-                new.append((*row, self._run, key, number + len(new)))
+                new.append((*row, self._run, key, self.next_number()))
             self._found[key] = self._states[key]
         self._latest = {}
         if new:

@@ -152,8 +152,8 @@ async def test_a_claim_that_the_store_refuses_is_looked_at_again(
     await world.attach()
     queued, cancelled = await world.start_run(age_at=1.0), await world.start_run(age_at=2.0)
 
-    async def no_lease(*_: Any, **__: Any) -> None:
-        return None
+    async def no_lease(claims: list[Any], _: float) -> tuple[None, ...]:
+        return (None,) * len(claims)
 
     monkeypatch.setattr(world.store.jobs, "lease", no_lease)
     await world.store.runs.cancel(cancelled.run, 2.0)
@@ -169,8 +169,8 @@ async def test_a_claim_that_cannot_even_be_looked_at_keeps_the_job(
     await world.attach()
     job = await world.start_run()
 
-    async def no_lease(*_: Any, **__: Any) -> None:
-        return None
+    async def no_lease(claims: list[Any], _: float) -> tuple[None, ...]:
+        return (None,) * len(claims)
 
     async def broken(_: str) -> None:
         raise OSError("the disk is gone")

@@ -14,6 +14,7 @@ from farhand.errors import Conflict
 from farhand.resources import Capacity
 from farhand.store.retention import Slice
 from farhand_worker import protocol
+from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 LONG_AGO = 2.0
@@ -33,7 +34,7 @@ def age(blobs: Blobs, digest: str) -> str:
 async def ended(world, *events) -> str:
     """A run that has ended; returns its id."""
     job = await world.start_run()
-    leased = await world.store.jobs.lease(job.id, "box", Capacity(100), 1.0)
+    leased = await handed(world.store, job.id, "box", Capacity(100), 1.0)
     await world.report(
         leased.job, protocol.Started(LONG_AGO, 1, "3"), *events, protocol.Result("completed", 3.0)
     )

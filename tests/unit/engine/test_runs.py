@@ -17,6 +17,7 @@ from farhand.engine.why import Explanations
 from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage
 from farhand.model import Ask, AuditEntry, TaskRun
 from farhand_worker import protocol
+from tests.harness.stores import handed
 from tests.unit.engine.records import FLOW, Clock, FakeLink, a_hello, a_job
 from tests.unit.engine.world import TIMES, World
 
@@ -330,7 +331,7 @@ async def test_a_run_does_not_pass_one_that_waits(runs: Runs, world: World) -> N
 async def test_a_run_that_the_store_has_no_room_for_is_queued(runs: Runs, world: World) -> None:
     member, link = await ready(world)
     while (job := await world.start_run()) is not None:
-        if await world.store.jobs.lease(job.id, "box", member.capacity, 1.0) is None:
+        if await handed(world.store, job.id, "box", member.capacity, 1.0) is None:
             break
         world.queue.remove(job.id)
     world.queue.remove(job.id)

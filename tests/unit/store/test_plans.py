@@ -16,6 +16,7 @@ from farhand.store import Store
 from farhand.store.retention import BY_AGE, NOT_DELETED
 from farhand.store.runs import Wanted
 from farhand_worker import protocol
+from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +53,7 @@ async def everything(store: Store) -> None:
         job = Job(f"j{number}", run.id, "run", "queued", "f", "m:f", {}, "", Ask(), settings, 1.0, 1.0)
         await store.runs.create(run, job)
         for _ in range(2):
-            leased = await store.jobs.lease(job.id, "w", Capacity(9), 2.0)
+            leased = await handed(store, job.id, "w", Capacity(9), 2.0)
             assert leased is not None
             lease = leased.job.lease or 0
             events: list[Any] = [
@@ -67,7 +68,7 @@ async def everything(store: Store) -> None:
             ]
             await store.reports.record(job.id, lease, "engine", 1, events, 5.0)
             await store.reports.end(job.id, lease, Ending("failed" if number else "crashed"), 6.0)
-        if call := await store.jobs.lease(f"r{number}.2", "w", Capacity(9), 2.0):
+        if call := await handed(store, f"r{number}.2", "w", Capacity(9), 2.0):
             events = [
                 protocol.Started(3.0, 1, "3"),
                 protocol.Call("e", "e", "m:e", {}, {}, 3.0, scope="c"),

@@ -1,0 +1,129 @@
+"""Calls that end as most do: begun and completed in one report, which is all there is of them.
+
+Such ends are recorded together, with a statement for all of them. What is not so takes the way of `reported`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from farhand_worker.protocol import Artifact, Log, Metric, Progress, Result, Started
+
+from ..errors import IllegalTransition
+from ..lifecycle import JOB, TASK, advance
+from ..model import Json
+from .batch import STREAMING, Batch
+from .changes import Effects, PlacedOutcome
+from .guard import Connection
+from .nested import open_ids
+from .rows import Row, from_json, optional_json
+from .run_blobs import digests_of, name_blobs
+
+_STREAMED = frozenset({Log, Metric, Progress, Artifact})
+
+_FIND = (
+    "SELECT j.id, j.lease, j.worker, j.run, j.key, j.name, j.parent_job, j.nested, t.scope, t.place"
+    " FROM jobs j JOIN task_runs t ON t.run = j.run AND t.key = j.key"
+    " WHERE j.kind = 'call' AND j.state = 'leased' AND j.attempt = 1 AND t.state = 'queued'"
+    " AND NOT EXISTS (SELECT 1 FROM recorded c WHERE c.job = j.id AND c.lease = j.lease AND c.source = ?)"
+    " AND j.id IN"
+)
+
+
+def is_return(first: int, events: Sequence[Any]) -> bool:
+    """Whether a report looks like that: all of a spool, from the start of user code to its result."""
+    if first != 1 or type(events[0]) is not Started or type(events[-1]) is not Result:
+        return False
+    if events[-1].state != "completed":
+        return False
+    return all(type(event) in _STREAMED and event.nested is None for event in events[1:-1])
+
+
+class Returns:
+    """Records such ends. ``find`` says which of those that look like it are."""
+
+    def __init__(self, connection: Connection, effects: Effects, now: float) -> None:
+        self._connection = connection
+        self._effects = effects
+        self._now = now
+        self._attempts: list[tuple[Any, ...]] = []
+        self._jobs: list[tuple[Any, ...]] = []
+        self._tasks: list[tuple[Any, ...]] = []
+
+    def find(self, jobs: Iterable[str], source: str) -> dict[str, Row]:
+        """By job what has to be known of those that are first attempts of placed calls."""
+        ids = tuple(dict.fromkeys(jobs))
+        marks = ", ".join("?" * len(ids))
+        rows = self._connection.execute(f"{_FIND} ({marks})", (source, *ids)).fetchall()
+        return {row[0]: row for row in rows if row[7] is None or from_json(row[7]).get("key") != row[4]}
+
+    def add(self, row: Row, events: Sequence[Any]) -> None:
+        """One has ended."""
+        job, lease, worker, run, key, name, parent, nested, scope, place = row
+        start, end = events[0], events[-1]
+        if len(events) > 2:
+            self._stream(run, events[1:-1], nested is not None)
+        at = max(end.at, start.at)
+        self._attempts.append(
+            (
+                start.at, start.host, start.python, start.pid, start.environment,
+                at, end.state, end.reason or end.state, end.message, lease,
+            )
+        )  # fmt: skip
+        self._jobs.append((start.at, job, lease))
+        self._tasks.append((start.at, at, optional_json(end.value), run, key))
+        effects = self._effects
+        effects.released.append((job, int(lease), worker))
+        effects.streams.add(run)
+        if digests := digests_of(end.value):
+            name_blobs(self._connection, run, digests)
+        if parent is not None:
+            body: Json = {
+                "key": key,
+                "name": name,
+                "state": end.state,
+                "started_at": start.at,
+                "ended_at": at,
+                "scope": scope,
+                "index": place,
+                "attempts": 1,
+                "kept": True,
+                "value": end.value,
+                "error": None,
+            }
+            effects.outcomes.append(PlacedOutcome(parent, key, body))
+
+    def _stream(self, run: str, events: Sequence[Any], nested: bool) -> None:
+        """What it said meanwhile; ``nested``: it belongs to a flow that was called inside of the run."""
+        batch = Batch(self._connection, self._effects, run, self._now)
+        for event in events:
+            STREAMING[type(event)](batch, event)
+        batch.flush()
+        if nested:
+            self._effects.streams.update(open_ids(self._connection, run))
+
+    def flush(self) -> None:
+        """Write what has gathered."""
+        if not self._jobs:
+            return
+        advance(JOB, advance(JOB, "leased", "running"), "ended")
+        advance(TASK, advance(TASK, "queued", "running"), "completed")
+        self._connection.executemany(
+            "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ?,"
+            " ended_at = ?, outcome = ?, reason = ?, message = ? WHERE lease = ?",
+            self._attempts,
+        )
+        ended = self._connection.executemany(
+            "UPDATE jobs SET state = 'ended', started_at = ?, lease = NULL, worker = NULL"
+            " WHERE id = ? AND state = 'leased' AND lease = ?",
+            self._jobs,
+        )
+        told = self._connection.executemany(
+            "UPDATE task_runs SET state = 'completed', started_at = ?, ended_at = ?, attempts = 1, kept = 1,"
+            " value = ?, error = NULL WHERE run = ? AND key = ? AND state = 'queued'",
+            self._tasks,
+        )
+        if (ended.rowcount, told.rowcount) != (len(self._jobs), len(self._tasks)):
+            raise IllegalTransition("calls that have ended are no longer as they were read")
+        self._attempts, self._jobs, self._tasks = [], [], []
