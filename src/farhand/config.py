@@ -140,7 +140,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("keep_audit", "365d", seconds, "How long the audit log goes back; 0 keeps all of it."),
     Setting("host", "127.0.0.1", str, "The address the server listens on."),
     Setting("port", 8420, _port, "The port the server listens on; 0 takes a free one."),
-    Setting("parallel", _cores(), _count, "Slots of the server's own processors; default: one a core."),
+    Setting(
+        "parallel",
+        _cores(),
+        _count,
+        "Slots of the server's own processors, 0 for none: workers do all of it; default: one a core.",
+    ),
     Setting("base_path", "", _base_path, "The path under which a proxy publishes the server."),
     Setting("public_host", "", str, "Another host name by which the server is reached, for the Host check."),
     Setting(

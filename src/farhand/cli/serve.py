@@ -25,7 +25,7 @@ from .program import finish
     "parallel",
     type=int,
     metavar="N",
-    help="Slots of the server's own processors; one a core by default.",
+    help="Slots of the server's own processors, 0 for none; one a core by default.",
 )
 @click.option("--base-path", metavar="PATH", help="The path under which a proxy publishes the server.")
 @click.option("--public-host", "--url-host", metavar="NAME", help="Another name the server may be called by.")

@@ -72,6 +72,8 @@ class LocalWorker(Service):
         while (pid := holder(self._directory)) is not None:
             await self._guard(_process(pid))
             await asyncio.sleep(_LOOK_S)
+        if self._parallel == 0:
+            await asyncio.get_running_loop().create_future()  # other machines have all the work
         delay_s = _RESPAWN_S
         while True:
             began_at = time.monotonic()
@@ -79,7 +81,8 @@ class LocalWorker(Service):
             await self._guard(_process(self._process.pid))
             code = self._process.wait()
             delay_s = _RESPAWN_S if time.monotonic() - began_at > 60 else min(delay_s * 2, _RESPAWN_S_MAX)
-            log.error("the local worker ended with %s; another starts in %.1f s", code, delay_s)
+            told = self._directory / "log"
+            log.error("the local worker ended with %s, see %s; another starts in %.1f s", code, told, delay_s)
             await asyncio.sleep(delay_s)
 
     async def _guard(self, process: psutil.Process | None) -> None:

@@ -195,3 +195,18 @@ async def test_the_next_server_takes_over_the_worker_of_the_last_and_writes_its_
         await over.wait()
         await local.stop()
     assert guarded == [(process.pid, "http://127.0.0.1:1")]
+
+
+async def test_a_server_without_processors_of_its_own_starts_none(
+    local: LocalWorker, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spawned: list[str] = []
+    monkeypatch.setattr(local, "_spawn", spawned.append)
+    monkeypatch.setattr(local, "_parallel", 0)
+    working = asyncio.create_task(local._work())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (working.done(), spawned, (directory / "url").exists()) == (False, [], True)
+    working.cancel()
+    with fail_after(5):
+        await local.end()
