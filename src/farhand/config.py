@@ -294,7 +294,16 @@ def _text(name: str, value: Any) -> str:
         return ", ".join(map(str, value))
     if value is None:
         return ""
+    unit = _UNITS.get(_BY_NAME[name].read) if not name.endswith("_s") else None
+    if unit and value:
+        exact = (f"{value / amount:g}{letter}" for amount, letter in unit if value % amount == 0)
+        return next(exact, f"{value:g}")
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_SIZES = ((1024**3, "G"), (1024**2, "M"), (1024, "K"), (1, " bytes"))
+_DURATIONS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+_UNITS: dict[Callable[[Any], Any], tuple[tuple[int, str], ...]] = {_size: _SIZES, seconds: _DURATIONS}
 
 
 def _where(setting: Setting, source: str) -> str:

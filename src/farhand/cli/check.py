@@ -58,7 +58,10 @@ def tell_troubles(checked: Checked) -> None:
 def _tell(packed: Packed, checked: Checked) -> None:
     offer = packed.offer
     print_facts(
-        {"project": packed.name, "bundle": f"{offer.bundle} ({offer.size} bytes, {offer.files} files)"}
+        {
+            "project": packed.name,
+            "bundle": f"{offer.bundle} ({offer.size} bytes, {offer.files} file{'s' * (offer.files != 1)})",
+        }
     )
     if checked.flows:
         click.echo("")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -183,8 +184,14 @@ def _reaching(url: str) -> Generator[None]:
     try:
         yield
     except httpx2.HTTPError as error:
-        reason = str(error) or type(error).__name__
-        raise Unreachable(f"{url} does not answer ({reason}); is the server running?") from error
+        raise Unreachable(f"{url} does not answer ({_reason(error)}); is the server running?") from error
+
+
+def _reason(error: Exception) -> str:
+    """What the system says of a connection, without its number."""
+    if "WRONG_VERSION_NUMBER" in str(error):
+        return "it speaks no TLS; is its address http://?"
+    return re.sub(r"^\[Errno -?\d+\] ", "", str(error)) or type(error).__name__
 
 
 def _said(response: httpx2.Response) -> FarhandError:
@@ -195,6 +202,9 @@ def _said(response: httpx2.Response) -> FarhandError:
     except (ValueError, KeyError, TypeError):
         where = urlsplit(str(response.url)).netloc
         return Refused(f"{where} answered {response.status_code}, and not as a farhand server does")
+    if response.status_code == 404 and detail == "Not Found":
+        where = f"{response.url.scheme}://{response.url.netloc.decode()}{response.url.path}"
+        return Usage(f"the server has no {where}; check its address, or which version it is")
     known = _by_code().get(code)
     if known is not None:
         return known(detail)

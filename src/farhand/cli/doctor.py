@@ -11,7 +11,7 @@ import click
 from ..errors import StoreDamaged, StoreLocked, Unreachable
 from .home import home_of
 from .options import home_option, insecure_option, json_option, url_option
-from .output import print_facts, print_json, print_table
+from .output import print_facts, print_json, print_table, size
 from .program import finish
 
 
@@ -117,7 +117,7 @@ _BYTES = frozenset({"size", "wal_size", "total", "free", "memory", "memory_free"
 
 
 def _told(name: str, value: Any) -> str:
-    return f"{value / 2**20:,.1f} MiB" if name in _BYTES else str(value)
+    return size(value) if name in _BYTES else str(value)
 
 
 def _skew(skew_s: float | None) -> str:

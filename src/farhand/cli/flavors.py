@@ -18,9 +18,9 @@ def flavors() -> None:
 
 @flavors.command("set")
 @click.argument("name")
-@click.option("--cpus", type=int, help="Processor cores.")
-@click.option("--gpus", type=int, help="GPUs; 0 shows none.")
-@click.option("--ram", help="Memory: megabytes, or text such as 64G.")
+@click.option("--cpus", type=int, metavar="N", help="Processor cores.")
+@click.option("--gpus", type=int, metavar="N", help="GPUs; 0 shows none.")
+@click.option("--ram", metavar="SIZE", help="Memory: megabytes, or text such as 64G.")
 @json_option
 @calls_server
 def set_flavor(
@@ -51,7 +51,7 @@ def list_flavors(client: Client, as_json: bool) -> None:
 
 def _row(flavor: dict[str, Any]) -> tuple[str, ...]:
     cpus, gpus, ram_mb = ("-" if flavor[k] is None else str(flavor[k]) for k in ("cpus", "gpus", "ram_mb"))
-    ram = ram_mb if ram_mb == "-" else f"{ram_mb}M"
+    ram = ram_mb if ram_mb == "-" else f"{ram_mb}M" if int(ram_mb) % 1024 else f"{int(ram_mb) // 1024}G"
     return flavor["name"], cpus, gpus, ram, moment(flavor["updated_at"]), flavor["updated_by"]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from .client import Client, segment
@@ -26,9 +28,16 @@ def list_flows(client: Client, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    if not found:
+    if found:
+        _print_flows(found)
+    else:
         click.echo("The server has no flows; serve a directory that has some.", err=True)
-        return
+    for project in client.get("/projects")["items"]:
+        for trouble in project["errors"]:
+            click.echo(f"{trouble['file']} is not offered: {trouble['error']}", err=True)
+
+
+def _print_flows(found: list[dict[str, Any]]) -> None:
     print_table(
         ("flow", "project", "parameters", "description"),
         [

@@ -104,6 +104,14 @@ def clip(text: str, length: int = 60) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
+def size(count: int) -> str:
+    """A number of bytes, in the largest unit of which there is one."""
+    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "KB")):
+        if count >= 1024**power:
+            return f"{count / 1024**power:.1f} {unit}"
+    return f"{count} B"
+
+
 def said(progress: Mapping[str, Any] | None) -> str:
     """How far something has come: done of total, the share, and the words that came with it."""
     if progress is None:
@@ -157,8 +165,9 @@ def report(run: Mapping[str, Any], as_json: bool) -> NoReturn:
     if as_json:
         print_json(run)
     else:
-        if run["error"] and run["error"].get("traceback"):
-            click.echo(run["error"]["traceback"].rstrip(), err=True)
+        traceback = (run["error"] or {}).get("traceback", "")
+        if '\n  File "' in traceback:  # else it is the message and nothing more
+            click.echo(traceback.rstrip(), err=True)
         why = f": {run['message']}" if run["message"] and run["state"] != "completed" else ""
         click.echo(f"{run['state']} after {took(run['started_at'], run['ended_at'])}{why}", err=True)
         if run["state"] == "completed":

@@ -63,8 +63,11 @@ def run(what: str, given: tuple[str, ...], no_progress: bool, home: Path | None,
 def find_flow(what: str) -> Flow[Any]:
     """The flow that ``FILE[:FLOW]`` names. Raises `Usage` or `NotFound`, saying what there is."""
     file, name = _split(what)
-    found = _flows_of(load(file))
+    module = load(file)
+    found = _flows_of(module)
     if name is not None:
+        if name not in found and _is_task(getattr(module, name, None)):
+            raise Usage(f"{name} is a task; what runs is a flow, which calls it")
         if name not in found:
             raise NotFound(f"{file} has no flow {name!r}; it has: {', '.join(found) or 'none'}")
         return found[name]
@@ -113,6 +116,12 @@ def _flows_of(module: ModuleType) -> Mapping[str, Flow[Any]]:
 
     flows: list[Flow[Any]] = [item for item in vars(module).values() if isinstance(item, Flow)]
     return {flow.name: flow for flow in flows if flow.function.__module__ == module.__name__}
+
+
+def _is_task(value: object) -> bool:
+    from ..sdk import Task
+
+    return isinstance(value, Task)
 
 
 def _tell(outcome: dict[str, Any], as_json: bool) -> None:

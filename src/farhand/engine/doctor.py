@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from .. import __version__
+from ..model import Project
 from ..store import Store, StoreState
 from ..store.filesystem import network_kind
 from .fleet import Fleet
@@ -99,6 +100,7 @@ class Doctor:
         workers = [WorkerClock(m.name, m.state, m.skew_s) for m in self._fleet]
         closed = await self._secrets.load()
         findings = [*of_home(self._home), *of_disk(disk), *of_store(state), *self._of_fleet()]
+        findings += of_projects(await self._store.projects.list())
         findings += [Finding(ERROR, "secrets", f"{name!r} was sealed with another key") for name in closed]
         capacity = capacity_of_machine() | self._slots()
         return Report(
@@ -123,6 +125,15 @@ class Doctor:
                 how = "ahead of" if member.skew_s > 0 else "behind"
                 message = f"the clock of {member.name} is {abs(member.skew_s):.0f} s {how} this one"
                 yield Finding(WARNING, "workers", f"{message}; set both by a time server")
+
+
+def of_projects(projects: Sequence[Project]) -> Iterator[Finding]:
+    """What the projects of a server have that it cannot offer."""
+    for project in projects:
+        for trouble in project.errors:
+            yield Finding(
+                WARNING, "projects", f"{trouble.file} of {project.name} is not offered: {trouble.error}"
+            )
 
 
 def versions() -> dict[str, str]:

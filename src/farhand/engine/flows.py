@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 from ..errors import NotFound
 from ..model import Flow
 from ..store import Store
+
+_NAMED_MAX = 20
 
 
 class Flows:
@@ -21,5 +25,21 @@ class Flows:
         """The flow of that name. Raises `NotFound`."""
         flow = await self._store.flows.get(name)
         if flow is None:
-            raise NotFound(f"there is no flow {name!r}; `farhand flows list` shows them")
+            raise await missing(self._store, name)
         return flow
+
+
+async def missing(store: Store, name: str) -> NotFound:
+    """What to say where no flow has that name: which one may be meant, and what could not be read."""
+    known = [flow.name for flow in await store.flows.list() if flow.present]
+    near = get_close_matches(name, known, 1)
+    if near:
+        hint = f"did you mean {near[0]!r}?"
+    else:
+        rest = len(known) - _NAMED_MAX
+        others = f" and {rest} more" if rest > 0 else ""
+        hint = f"this server has: {', '.join(known[:_NAMED_MAX]) or 'none'}{others}"
+    broken = [trouble for project in await store.projects.list() for trouble in project.errors]
+    more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
+    unread = f"; what could not be read: {broken[0].file} ({broken[0].error[:200]}){more}" if broken else ""
+    return NotFound(f"there is no flow {name!r}; {hint}{unread}")

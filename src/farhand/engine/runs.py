@@ -37,6 +37,7 @@ from .audit import Told
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .fleet import Fleet
+from .flows import missing
 from .handover import Grant
 from .masking import Masker
 from .member import LOST, Holding, Member
@@ -145,8 +146,7 @@ class Runs:
     async def _flow(self, name: str) -> Flow:
         found = await self._store.flows.get(name)
         if found is None or not found.present:
-            known = ", ".join(f.name for f in await self._store.flows.list() if f.present) or "none"
-            raise NotFound(f"there is no flow {name!r}; this server has: {known}")
+            raise await missing(self._store, name)
         return found
 
     async def _make(self, flow: Flow, params: dict[str, Any], idempotency_key: str | None) -> tuple[Run, Job]:

@@ -308,7 +308,7 @@ def connect(url: str, settings: str = "") -> psycopg.Connection[Any]:
     except psycopg.ProgrammingError as error:
         raise Usage(f"database: not an address of PostgreSQL: {error}") from error
     except psycopg.OperationalError as error:
-        reason = str(error).strip().splitlines()[-1]
+        reason = str(error).strip().splitlines()[0].removeprefix("connection failed: ")
         raise Unreachable(f"PostgreSQL at {_name(url)} cannot be used: {reason}") from error
     connection.adapters.register_dumper(str, _TextDumper)
     connection.adapters.register_dumper(bool, _FlagDumper)

@@ -125,6 +125,34 @@ def test_something_that_is_no_farhand_server_is_named(monkeypatch: pytest.Monkey
         client.get("/runs")
 
 
+@pytest.mark.parametrize(
+    ("change", "kind", "words"),
+    [
+        (
+            lambda url: f"{url}/base",
+            Usage,
+            r"the server has no http://\S+/base/api/v1/runs; check its address",
+        ),
+        (
+            lambda url: url.replace("http:", "https:"),
+            Unreachable,
+            r"it speaks no TLS; is its address http://\?",
+        ),
+        (lambda _: "http://127.0.0.1:1", Unreachable, r"does not answer \(Connection refused\)"),
+    ],
+)
+def test_an_address_that_is_not_quite_that_of_a_server_says_what_is_wrong(
+    server: str,
+    change: Callable[[str], str],
+    kind: type[FarhandError],
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("FARHAND_TOKEN", ADMIN)
+    with module.find(change(server)) as client, pytest.raises(kind, match=words):
+        client.get("/runs")
+
+
 def test_lines_are_read_to_the_end(find: Find, server: str, services: FakeServices) -> None:
     services.runs.lines = [LogLine(n, T0, f"line {n}", "stdout", "info", None, 1) for n in range(1, 2501)]
     told: list[Any] = []

@@ -133,6 +133,14 @@ def test_one_call_is_shown_with_its_result_or_its_traceback(call: Call, services
     )
 
 
+def test_a_list_of_flows_names_the_files_that_are_not_offered(call: Call, services: FakeServices) -> None:
+    done = call("flows", "list")
+    assert "train" in done.stdout
+    assert done.stderr == "broken.py is not offered: SyntaxError: no\n"
+    services.flows.items.clear()
+    assert call("flows", "list").stderr.splitlines()[1:] == ["broken.py is not offered: SyntaxError: no"]
+
+
 def test_whoever_sets_more_slots_than_cores_is_told(call: Call, services: FakeServices) -> None:
     done = call("workers", "slots", "gpu1", "400")
     assert (done.stdout, done.stderr) == ("gpu1 has 2 slots\n", "")
@@ -390,7 +398,7 @@ def test_flavors_are_set_listed_and_deleted(call: Call) -> None:
     words = ("flavors", "set", "gpu-small", "--cpus", "8", "--gpus", "1", "--ram", "64G")
     assert call(*words).stdout == "gpu-small is set\n"
     assert call(*words).stdout == "gpu-small is changed\n"
-    assert "65536M" in call("flavors", "list").stdout
+    assert "64G" in call("flavors", "list").stdout
     assert call("flavors", "delete", "gpu-small").stdout == "gpu-small is deleted\n"
     assert call("flavors", "delete", "gpu-small").exit_code == 2
 

@@ -84,6 +84,7 @@ def test_a_failure_is_1_with_the_users_traceback(file: Path) -> None:
         (["none.py"], "there is no file"),
         (["flows.py"], "name one"),
         (["flows.py:none"], "has no flow"),
+        (["flows.py:double"], "double is a task; what runs is a flow"),
         (["beside.py"], "decorate a function"),
         (["flows.py:add"], "a: is missing"),
         (["flows.py:add", "-p", "a=x"], "a: must be a whole number"),

@@ -10,11 +10,12 @@ import pytest
 from farhand import config
 from farhand.engine import doctor
 from farhand.engine.audit import Audit
-from farhand.engine.doctor import ERROR, WARNING, Doctor
+from farhand.engine.doctor import ERROR, WARNING, Doctor, Finding
 from farhand.engine.fleet import Fleet
 from farhand.engine.masking import Masker
 from farhand.engine.member import LOST, ONLINE
 from farhand.engine.secrets import Secrets
+from farhand.model import Project, Trouble
 from farhand.store import Store, StoreState
 from farhand_worker.protocol import Times
 
@@ -97,6 +98,32 @@ def test_settings_are_shown_with_their_source_and_without_secrets(tmp_path: Path
     assert shown["admin_token"] == (config.HIDDEN, "environment")
     assert shown.keys() >= {setting.name for setting in config.SETTINGS}
     assert "hunter2" not in repr(shown)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "text"),
+    [
+        ("keep", "30d", "30d"),
+        ("keep", "90m", "90m"),
+        ("keep", 0, "0"),
+        ("keep", 1.5, "1.5"),
+        ("lease_s", "1m", "60"),
+        ("engine_memory", "2G", "2G"),
+        ("engine_memory", "1.5G", "1536M"),
+    ],
+)
+def test_sizes_and_durations_are_shown_as_one_would_write_them(name: str, given: object, text: str) -> None:
+    read = config.load({name: given})
+    assert {name: value for name, value, _ in config.shown(read, {})}[name] == text
+
+
+async def test_what_a_project_cannot_offer_is_a_warning(examiner: Doctor, store: Store) -> None:
+    trouble = Trouble("broken.py", "SyntaxError: no")
+    await store.projects.replace(Project("sums", "served", "/flows", "", 0, 0, (trouble,)), [], [], 1.0)
+    assert (
+        Finding(WARNING, "projects", "broken.py of sums is not offered: SyntaxError: no")
+        in (await examiner.report()).findings
+    )
 
 
 async def test_the_report_can_be_sent(examiner: Doctor) -> None:

@@ -250,5 +250,6 @@ async def test_an_address_that_leads_nowhere_is_named_without_its_password(tmp_p
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1/nothing cannot be used") as caught:
         await Store.open(tmp_path, url="postgresql://me:geheim@127.0.0.1:1/nothing")
     assert "geheim" not in str(caught.value)
+    assert str(caught.value).endswith("Connection refused")
     with pytest.raises(Usage, match="like postgresql://"):
         await Store.open(tmp_path, url="mysql://x")
