@@ -23,8 +23,8 @@ class HomeLock:
             owner = os.read(self._fd, 32).decode("ascii", "replace").strip()
             os.close(self._fd)
             raise StoreLocked(
-                f"process {owner or '(unknown)'} owns {path.parent}; `farhand stop` ends a server, or choose another"
-                " home with --home",
+                f"process {owner or '(unknown)'} owns {path.parent};"
+                " `farhand stop` ends a server, or choose another home with --home",
                 pid=int(owner) if owner.isdecimal() else None,
             ) from error
         os.ftruncate(self._fd, 0)
