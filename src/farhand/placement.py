@@ -367,12 +367,18 @@ def explain(ask: Ask, candidates: Sequence[Candidate], reasons: Sequence[Refusal
     return f"waits for {wanted}: {listed}"
 
 
-def recall(ask: Ask, away: Sequence[tuple[Candidate, str]]) -> tuple[Refusal, ...]:
-    """The workers that are offline, each since a moment in words, that could take what asks so."""
+def recall(ask: Ask, away: Sequence[tuple[Candidate, str, str]]) -> tuple[Refusal, ...]:
+    """The workers that are offline and could take what asks so, each since a moment in words, and with what
+    keeps it from coming back, if anything does."""
     fits = f"has label {', '.join(ask.labels)}" if ask.labels else "could take it"
     return tuple(
-        Refusal(candidate.name, "offline", f"{fits} and is offline since {since}", False)
-        for candidate, since in away
+        Refusal(
+            candidate.name,
+            "needs_token" if barred else "offline",
+            f"{fits} and is offline since {since}" + (f", and {barred}" if barred else ""),
+            False,
+        )
+        for candidate, since, barred in away
         if refuse_ever(ask, candidate) is None
     )
 

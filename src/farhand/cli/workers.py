@@ -98,6 +98,8 @@ def _has(inventory: dict[str, Any]) -> str:
 
 
 def _state(worker: dict[str, Any]) -> str:
+    if worker["needs_token"]:
+        return f"{worker['state']}, needs a new token"
     if worker["draining"] and worker["state"] == "online":
         return "drained" if worker["drained"] else "draining"
     return worker["state"]

@@ -51,6 +51,7 @@ class Credential:
     name: str
     labels: tuple[str, ...]
     jti: str
+    expires_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,7 @@ class Attachments:
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
         member.inventory, member.service_host = inventory_of(hello.inventory), hello.service_host or ""
         member.jti, member.leaving = credential.jti, hello.draining
+        member.token_until, member.token_revoked = credential.expires_at, False
         member.ahead = (
             min(hello.ahead, protocol.AHEAD_MAX) if hello.several and self._fleet.times.behind_s else 0
         )

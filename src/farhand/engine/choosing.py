@@ -7,6 +7,7 @@ the worker drains or leaves, and when a job of a higher priority comes.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 from ..model import LOCAL_WORKER, Job
@@ -167,7 +168,9 @@ class Choosing:
         asked for for a while does not come back."""
         members = [m for m in self._fleet if m.state == OFFLINE and m.ends_at is None and self._could(job, m)]
         members.sort(key=lambda member: -member.away_at)
-        found = recall(job.ask, [(member.candidate, moment(member.away_at)) for member in members])
+        now = time.time()
+        away = [(member.candidate, moment(member.away_at), member.barred(now)) for member in members]
+        found = recall(job.ask, away)
         return found[:_AWAY_LISTED]
 
     def is_unserved(self, job: Job) -> bool:

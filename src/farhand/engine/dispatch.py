@@ -77,6 +77,7 @@ class Dispatch:
                 self.fleet.hold(self.fleet.member(job.worker or LOCAL_WORKER), job, job.lease)
         for job in await self.store.jobs.queued():
             self.queue.add(self.queue.steady.of(job), self.queue.steady.now())
+        tokens = {token.jti: token for token in await self.store.tokens.list()}
         for known in await self.store.workers.list():
             member = self.fleet.member(known.name)
             if known.state == OFFLINE and not member.holdings:
@@ -86,6 +87,9 @@ class Dispatch:
             member.python, member.environment = known.python, known.environment
             member.checkout, member.git = known.checkout, known.git
             member.jti, member.drained_by = known.jti, known.drained_by
+            token = tokens.get(known.jti)
+            member.token_until = None if token is None else token.expires_at
+            member.token_revoked = token is not None and token.revoked_at is not None
             member.inventory = inventory_of(known.reported.get("inventory"))
             member.service_host = known.reported.get("service_host", "")
             member.hosts, member.address = bool(known.reported.get("hosts")), known.address

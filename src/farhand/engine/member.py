@@ -76,7 +76,8 @@ class Member:
     ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
     when its machine is taken away; ``away_at``: since when it is offline (seconds since the epoch);
     ``hosts``: whether it keeps services, which others reach by ``service_host``, or else by ``address``,
-    where it dialled from, or through ``tunnels``, if it dials those. One that works in a ``checkout`` was
+    where it dialled from, or through ``tunnels``, if it dials those; ``token_until``, ``token_revoked``: what
+    became of the token it has. One that works in a ``checkout`` was
     asked for ``compared`` fingerprints; ``differs`` has its answers: the files that differ.
     """
 
@@ -100,6 +101,8 @@ class Member:
     tunnels: bool = False
     ahead: int = 0
     jti: str = ""
+    token_until: float | None = None
+    token_revoked: bool = False
     state: str = AWAITED
     leaving: bool = False
     drained_by: str = ""
@@ -129,6 +132,20 @@ class Member:
     def draining(self) -> bool:
         """Whether it is handed nothing new: a signal told it to end, or a person ordered that."""
         return self.leaving or self.drained_by != ""
+
+    def barred(self, now: float) -> str:
+        """Why one that is offline cannot come back as it is, in words; empty when it can.
+
+        An expired token turns away new instances alone. A machine that was asked for for a while is not
+        expected back.
+        """
+        if self.state != OFFLINE or self.ends_at is not None:
+            return ""
+        if self.token_revoked:
+            return "its token has been revoked: it comes back with a new one only"
+        if self.token_until is not None and self.token_until <= now:
+            return "its token has expired: started again, it needs a new one"
+        return ""
 
     @property
     def attached(self) -> bool:

@@ -115,6 +115,7 @@ class Operations:
         """Tokens were revoked: the workers that have them are offline now, not when they are missed."""
         for member in [member for member in self._fleet if member.jti in jtis]:
             async with member.gate:
+                member.token_revoked = True
                 await self._rescuer.declare(member, OFFLINE, "its token has been revoked")
 
     async def _known(self, name: str) -> None:

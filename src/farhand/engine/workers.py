@@ -37,7 +37,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker and what is in its slots. ``message`` is a sentence about its state."""
+    """A worker and what is in its slots. ``message`` is a sentence about its state; ``needs_token``: it is
+    offline, and its token has been revoked or has expired."""
 
     worker: Worker
     message: str
@@ -45,6 +46,7 @@ class WorkerStatus:
     holds: tuple[Held, ...] = ()
     clock_ahead_s: float | None = None
     used: Mapping[str, int] = field(default_factory=lambda: dict(NOTHING))
+    needs_token: bool = False
 
     @property
     def drained(self) -> bool:
@@ -129,8 +131,10 @@ class Workers:
             worker = replace(worker, last_seen_at=time.time() - (time.monotonic() - member.heard_at))
         waiting = member.waiting_leases
         holds = tuple(_held(each, each.lease in waiting) for each in member.holdings.values())
-        message = sentence(worker, member.draining, _slots(holds), self._left_s(member))
-        return WorkerStatus(worker, message, member.draining, holds, member.skew_s, _used(member))
+        barred = member.barred(time.time())
+        message = sentence(worker, member.draining, _slots(holds), self._left_s(member), barred)
+        skew_s, used = member.skew_s, _used(member)
+        return WorkerStatus(worker, message, member.draining, holds, skew_s, used, barred != "")
 
     def _left_s(self, member: Member) -> float | None:
         """How long until the leases of a silent worker have run out, where it is known."""
@@ -140,11 +144,11 @@ class Workers:
         return max(0.0, min(ends) - time.monotonic())
 
 
-def sentence(worker: Worker, draining: bool, held: int, left_s: float | None) -> str:
-    """What state a worker is in, and what that means for work."""
+def sentence(worker: Worker, draining: bool, held: int, left_s: float | None, barred: str = "") -> str:
+    """What state a worker is in, and what that means for work; ``barred``: why it does not come back."""
     jobs = _count(held, "job")
     if worker.state == OFFLINE:
-        return "is offline" + (
+        return f"is offline{'; ' * bool(barred)}{barred}" + (
             f"; it still drains when it is back, as {worker.drained_by} ordered" * draining
         )
     if worker.state != ONLINE:

@@ -54,7 +54,7 @@ class Endpoint:
             await self._carry(websocket, tunnel, identity)
             return
         attachments, reports = services.attachments, services.reports
-        credential = Credential(identity.name, identity.labels, identity.jti)
+        credential = Credential(identity.name, identity.labels, identity.jti, identity.expires_at)
         asked = services.needs, services.tunnels
         socket = Socket(websocket, credential, attachments, reports, *asked, self._welcome, services.times)
         with services.tokens.watch(identity) as revoked:

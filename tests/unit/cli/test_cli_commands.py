@@ -161,6 +161,12 @@ def test_a_worker_that_drained_is_shown_as_that(call: Call, services: FakeServic
     assert call("workers", "list").stdout.splitlines()[1].split()[:2] == ["gpu1", "drained"]
 
 
+def test_a_worker_that_needs_a_new_token_is_listed_as_that(call: Call, services: FakeServices) -> None:
+    services.workers.items[0] = replace(services.workers.items[0], state="offline")
+    assert "offline, needs a new token" in call("workers", "list").stdout
+    assert json.loads(call("workers", "list", "--json").stdout)[0]["needs_token"]
+
+
 def test_a_log_is_printed_as_it_was_written(call: Call, services: FakeServices) -> None:
     services.runs.lines = [LogLine(n, T0, f"line {n}", "stdout", "info", None, 1) for n in (1, 2)]
     assert call("runs", "logs", "0run1").stdout == "line 1\nline 2\n"

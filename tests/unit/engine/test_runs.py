@@ -174,16 +174,18 @@ async def test_a_run_that_waits_names_the_workers_that_are_offline_and_could_tak
         world.fleet.member(name).away_at = at
     run = await runs.start("fit", {"lr": 1})
     await world.hand_over()
+    world.fleet.member("gpu-2").token_revoked = True
     assert (await runs.get(run.id)).message == (
         "waits for label gpu; no attached worker could ever take it: box has no label gpu"
-        "; gpu-2 has label gpu and is offline since 1970-01-01 00:01:00 UTC"
+        "; gpu-2 has label gpu and is offline since 1970-01-01 00:01:00 UTC, and its token has been revoked: "
+        "it comes back with a new one only"
         "; gpu-1 has label gpu and is offline since 1970-01-01 00:00:00 UTC"
     )
     why = await Explanations(runs, world.queue).why(run.id)
     assert why.code == "no_worker"
     assert [(each.worker, each.code, each.for_good) for each in why.considered] == [
         ("box", "label_missing", True),
-        ("gpu-2", "offline", False),
+        ("gpu-2", "needs_token", False),
         ("gpu-1", "offline", False),
     ]
     assert (await world.operations.forget("gpu-2"), await world.operations.forget("gpu-1")) == (0, 0)

@@ -80,6 +80,24 @@ def test_where_the_cores_are_not_known_there_is_nothing_to_warn_of() -> None:
         assert WorkerStatus(replace(A, parallel=400, reported=reported), "").warning == ""
 
 
+async def test_a_worker_whose_token_is_no_longer_good_is_said_to_need_a_new_one(world: World) -> None:
+    workers = Workers(world.store, world.fleet)
+    _, link = await world.attach(a_hello())
+    await world.operations.expel({world.fleet.member("box").jti})
+    status = await workers.get("box")
+    assert status.needs_token
+    assert status.message == "is offline; its token has been revoked: it comes back with a new one only"
+    _, link = await world.attach(a_hello(instance="another"))
+    box = world.fleet.member("box")
+    box.token_until = 1.0
+    assert not (await workers.get("box")).needs_token, "an expired token matters to new instances only"
+    await world.attachments.leave(box, link, "stopped")
+    status = await workers.get("box")
+    assert status.message == "is offline; its token has expired: started again, it needs a new one"
+    box.ends_at = 5e9
+    assert not (await workers.get("box")).needs_token, "a machine for a while is not expected back"
+
+
 A = Worker("box", "online", (), 2, "i1", "machine", "3.11", "0.1.0")
 
 

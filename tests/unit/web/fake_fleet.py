@@ -42,7 +42,9 @@ class FakeWorkers:
         raise NotFound(f"there is no worker {name!r}")
 
     def _status(self, worker: Worker) -> WorkerStatus:
-        return WorkerStatus(worker, "is there: 1 of 2 slots free", worker.drained_by != "", self.holds)
+        draining, needs_token = worker.drained_by != "", worker.state == "offline"
+        said = "is there: 1 of 2 slots free"
+        return WorkerStatus(worker, said, draining, self.holds, needs_token=needs_token)
 
     async def past(self, name: str, since: float) -> list[Past]:
         known = name in ("gpu1", "forgotten")
