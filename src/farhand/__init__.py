@@ -6,9 +6,13 @@ What `farhand.sdk` exports is exported here; the list of it is there.
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+RUNS_HERE = sys.platform.startswith(("linux", "darwin"))
+NOT_HERE = "farhand runs on Linux and macOS; on Windows, run it in WSL"
 
 if TYPE_CHECKING:
     from .sdk import *  # noqa: F403
@@ -20,6 +24,8 @@ _PLACE = os.path.dirname(__file__)
 def __getattr__(name: str) -> Any:
     """Load the sdk on first use, so that ``import farhand`` costs nothing to whoever needs only a part."""
     if name == "__all__" or not (name.startswith("__") or _is_a_part(name)):
+        if not RUNS_HERE:
+            raise ImportError(NOT_HERE)
         from . import sdk
 
         if name == "__all__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.harness.deployment import FAST, Deployment
+from tests.harness.processes import alive
 
 FLOWS = """
 import math, os, threading, time
@@ -47,6 +49,40 @@ def not_numbers():
     found = numbers()
     assert math.isnan(found[0]) and math.copysign(1, found[3]) == -1
     return {"found": found}
+
+
+@flow
+def weigh(text: str, table: dict):
+    return [len(text), len(table)]
+
+
+@task
+def piece(size):
+    return os.urandom(1) * size
+
+
+@flow
+def one_by_one(count: int, size: int):
+    def held():
+        lines = open("/proc/self/status").read().splitlines()
+        return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) * 1024
+    before = held()
+    for _ in range(count):
+        last = piece(size)
+    return [len(last), held() - before]
+
+
+@flow(retries=3, retry_delay=0.01)
+def leaving_children(path: str):
+    import subprocess
+    from pathlib import Path
+    seen = Path(path)
+    earlier = seen.read_text().split() if seen.exists() else []
+    alive = [pid for pid in earlier if os.path.exists("/proc/" + pid)]
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    with seen.open("a") as file:
+        file.write(f"{child.pid} ")
+    raise ValueError(f"try {len(earlier) + 1}, {len(alive)} of those before are alive")
 
 
 @flow
@@ -231,3 +267,24 @@ def test_ten_thousand_mapped_calls_with_a_failure_among_them(served: Deployment)
     assert result["took_s"] < 8
     run = ended(served, "many_unasked", "completed")
     assert any("part" in line and "part 5000 is missing" in line for line in served.log_lines(run["id"]))
+
+
+def test_a_parameter_of_a_megabyte_and_one_of_5000_keys_arrive_whole(served: Deployment) -> None:
+    """B096: they are in no argument list and no environment."""
+    table = {f"key{number}": number for number in range(5000)}
+    run = ended(served, "weigh", "completed", text="x" * 1_000_000, table=table)
+    assert run["result"] == [1_000_000, 5000]
+
+
+def test_results_that_are_kept_are_not_kept_in_memory(served: Deployment) -> None:
+    """B098: of 40 results of 10 MB the engine holds those that code still has, and what it packs."""
+    size, grown = ended(served, "one_by_one", "completed", count=40, size=10_000_000)["result"]
+    assert size == 10_000_000
+    assert grown < 200_000_000
+
+
+def test_nothing_of_an_attempt_is_alive_when_the_next_begins(served: Deployment, tmp_path: Path) -> None:
+    """B023."""
+    run = ended(served, "leaving_children", "failed", path=str(tmp_path / "children"))
+    assert run["message"] == "ValueError: try 4, 0 of those before are alive"
+    assert not [pid for pid in (tmp_path / "children").read_text().split() if alive(int(pid))]

@@ -9,11 +9,16 @@ from __future__ import annotations
 import os
 from typing import Any
 
-INTERRUPTED = 130
+from .. import NOT_HERE, RUNS_HERE
+
+USAGE, INTERRUPTED = 2, 130
 
 
 def main(**options: Any) -> None:
     """The program. A Ctrl-C while it is still being loaded, which happens here, ends it as one later does."""
+    if not RUNS_HERE:
+        os.write(2, f"{NOT_HERE}\n".encode())
+        os._exit(USAGE)
     try:
         from .program import main as program
 

@@ -82,3 +82,15 @@ main()
 def test_an_interrupt_while_the_program_is_loaded_is_one_sentence_and_130() -> None:
     done = subprocess.run([sys.executable, "-c", EARLY], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "farhand: interrupted\n")
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["from farhand.cli import main; main()", "from farhand import flow", "import farhand; farhand.flow"],
+)
+def test_a_system_that_it_does_not_run_on_is_told_in_one_sentence(code: str) -> None:
+    """B155."""
+    missing = "import sys; sys.modules['fcntl'] = None; sys.platform = 'win32'; "
+    ended = subprocess.run([sys.executable, "-c", missing + code], capture_output=True, text=True)
+    assert ended.returncode == (2 if "cli" in code else 1)
+    assert ended.stderr.endswith("farhand runs on Linux and macOS; on Windows, run it in WSL\n")

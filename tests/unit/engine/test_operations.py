@@ -105,6 +105,7 @@ async def test_a_worker_is_forgotten_once_it_is_gone_and_holds_nothing(world: Wo
     assert (await world.job(job)).state == "queued"
     assert await world.store.workers.list() == []
     assert world.fleet.get("box") is None
+    assert [attempt.worker for attempt in await world.store.runs.attempts(job.run)] == ["box"], "B105"
     answer, _ = await world.attach(a_hello(held=[world.held(job)]))
     assert [resume.fenced for resume in answer.resume] == [True]  # type: ignore[union-attr]
     assert world.fleet.member("box").state == ONLINE

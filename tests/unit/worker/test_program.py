@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,22 @@ def test_an_option_that_cannot_be_used_is_2_and_named(
     assert main([*HERE, *arguments]) == 2
     assert words in caplog.messages[-1]
     assert "Errno" not in caplog.text
+
+
+WINDOWS = """
+import platform, sys
+sys.modules.update(dict.fromkeys(["fcntl", "grp", "pwd", "resource", "termios"]))
+platform.system = lambda: "Windows"
+from farhand_worker.__main__ import main
+sys.exit(main(["--url", "http://127.0.0.1:1"]))
+"""
+
+
+def test_a_system_that_it_does_not_run_on_is_2_and_named() -> None:
+    """B155: rather than a module that is missing there, or a signal."""
+    ended = subprocess.run([sys.executable, "-c", WINDOWS], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr.endswith("farhand-worker runs on Linux and macOS; on Windows, run it in WSL\n")
 
 
 @pytest.mark.parametrize("text", ["", "two words", "two\nlines", "tökén"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -119,6 +118,8 @@ class StateDirectory:
 
 def _locked(fd: int) -> bool:
     """Take the lock. Whoever only looks whether it is taken holds it for a moment, hence the patience."""
+    import fcntl  # not there on Windows, where the program says that it does not run
+
     for _ in range(_LOCK_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
