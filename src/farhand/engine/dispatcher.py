@@ -248,12 +248,14 @@ class Dispatcher(Service):
 
     def _lengthen(self, ended: list[tuple[Member, Holding]]) -> None:
         """Send more to the slots on which something ended and something else goes on."""
-        for member, line in {(member, holding.job.line): None for member, holding in ended}:
+        lines = {(member, holding.job.line): holding for member, holding in ended}
+        for (member, line), last in lines.items():
             left = member.left_in(line)
-            if not left or any(holding.job.blocked for holding in left) or self._waits_to_go_on(member):
+            there = len(left) + member.joining[line] - 1
+            if there < 0 or any(holding.job.blocked for holding in left) or self._waits_to_go_on(member):
                 continue
-            like = replace(left[0].job, attempt=0)
-            most, there = self._ahead.room(like, member), len(left) - 1 + member.joining[line]
+            like = replace(left[0].job if left else last.job, attempt=0)
+            most = self._ahead.room(like, member)
             lane = self._ahead.next_for(member, like) if there <= most // 2 else None
             if lane is not None:
                 self._hand_over(self._send_ahead(like, lane, member, most - there, line))

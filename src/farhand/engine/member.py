@@ -180,7 +180,7 @@ class Member:
         held = (
             (number, lease_of(each.job))
             for number, line in self.lines.items()
-            for each in _counting(line.values(), self.parting)
+            for each in _counting(line.values(), self.parting, number in self.joining)
         )
         return [*one_a_line(held), *self.promises.values()]
 
@@ -289,13 +289,20 @@ class Member:
         return self
 
 
-def _counting(line: Iterable[Holding], parting: set[int]) -> Iterator[Holding]:
-    """Of those who share a slot the blocked ones and the first that is not: nobody looks at the rest."""
+def _counting(line: Iterable[Holding], parting: set[int], joined: bool) -> Iterator[Holding]:
+    """Of those who share a slot the blocked ones and the first that is not: nobody looks at the rest.
+
+    One whose end is being recorded stands for those who will have joined by then, where there is no other.
+    """
+    last: Holding | None = None
     for holding in line:
+        last = holding
         if holding.lease not in parting:
             yield holding
             if not holding.job.blocked:
                 return
+    if joined and last is not None:
+        yield last
 
 
 def lease_of(job: Job) -> Lease:

@@ -59,6 +59,10 @@ async def held(world: World, link: FakeLink, number: int) -> Job:
     return found[1].job
 
 
+def as_frame(job: Job) -> protocol.Event:
+    return protocol.Event(job.id, job.lease or 0, "engine", 1, ran())
+
+
 def keys(count: int) -> list[protocol.Call]:
     return [a_call(f"k{number:02}") for number in range(count)]
 
@@ -256,3 +260,15 @@ async def test_what_is_on_its_way_to_a_slot_counts_as_there(world: World) -> Non
     await asyncio.gather(*(world.report(job, *ran()) for job in first[:-1]))  # none of them is recorded yet
     assert 1 < len(member.left_in(leader)) <= protocol.AHEAD_MAX + 1
     assert not member.joining
+
+
+async def test_a_slot_that_others_are_on_their_way_to_is_not_free(world: World) -> None:
+    _, link = await mapped(world, *keys(200))
+    await world.report(await held(world, link, 0), *ran())
+    here = [await held(world, link, number) for number in range(1, len(assigned(link)))]
+    await asyncio.gather(
+        world.reports.record_all([as_frame(job) for job in here[:-1]], "box"),
+        world.reports.record_all([as_frame(here[-1])], "box"),  # the last one there, as far as was known
+    )
+    assert world.fleet.member("box").busy == 1
+    assert len(world.queue) + len(assigned(link)) == 200  # the store has refused none
