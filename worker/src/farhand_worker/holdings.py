@@ -42,6 +42,7 @@ from .protocol import (
 from .reports import Reports, leftovers
 from .scratch import Scratch
 from .session import Session
+from .spares import Spares
 from .state import StateDirectory
 from .surroundings import Surroundings
 from .tally import Tallies
@@ -81,6 +82,7 @@ class Holdings:
         self.pool = pool
         self.cwd = cwd
         self.scratch = Scratch(state.scratch)
+        self._spares = Spares(state.scratch / "spares")
         self.times = Times()
         self.runtime = ""
         self.limits: Dict[str, int] = {}
@@ -205,6 +207,7 @@ class Holdings:
 
     def close(self) -> None:
         """Leave the rest for the next agent."""
+        self._spares.close()
         for reports in self._outbox.values():
             reports.close()
 
@@ -285,7 +288,7 @@ class Holdings:
             self._fence((message.job, attempt.assign.lease), "it came again under a newer lease")
         attempt = Hosted(self, message) if message.kind == SERVICE else Attempt(self, message)
         try:
-            attempt.reports.create()
+            attempt.reports.create(self._spares)
         except OSError as error:
             _log.error("cannot accept job %s: %s", message.job, error)
             attempt.reports.delete()
@@ -299,8 +302,11 @@ class Holdings:
             self._mute.add(key)
             attempt.line_up()
         self._confirmations.expect(key, self.times.handoff_s)
-        _log.info("run %s (%s, lease %d)", message.job, message.flow, message.lease)
         self._background(attempt.run(older))
+        # Said once it has gone on: writing it takes as long as all that an engine needs to be told.
+        asyncio.get_running_loop().call_soon(
+            _log.info, "run %s (%s, lease %d)", message.job, message.flow, message.lease
+        )
 
     def _recall(self, message: Recall) -> None:
         attempt = self._attempts.get((message.job, message.lease))

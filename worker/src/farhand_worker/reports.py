@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from .clock import wall_now
 from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, Exit, Held, Log, Started, as_dict
+from .spares import Spares
 from .spool import SpoolReader, SpoolWriter
 
 WRITE_AGAIN_S = 1.0
@@ -58,9 +59,9 @@ class Reports:
 
     # ------------------------------------------------------------ writing
 
-    def create(self) -> None:
+    def create(self, spares: Optional[Spares] = None) -> None:
         """Put the attempt on disk, so that the next agent knows of it whatever happens to this one."""
-        self._sources[ENGINE].create()
+        self._sources[ENGINE].create(spares)
         self.fresh = True
 
     def log(self, lines: List[str], stream: str = "stdout", level: str = "info") -> None:

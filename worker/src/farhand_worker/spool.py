@@ -16,6 +16,7 @@ from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tup
 
 from .clock import wall_now
 from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
+from .spares import Spares
 
 WINDOW = 4
 """Batches of one source that may be on their way, unacknowledged."""
@@ -155,9 +156,11 @@ class SpoolReader:
                 return float(json.loads(line)[1]["at"])
         return None
 
-    def create(self) -> None:
-        """Make the file, empty, and keep it open."""
-        self._fd = os.open(self.path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+    def create(self, spares: Optional[Spares] = None) -> None:
+        """Make the file, empty, and keep it open; or take one that is ready."""
+        self._fd = None if spares is None else spares.take(self.path)
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
 
     def close(self) -> None:
         """Let go of the file."""

@@ -1,0 +1,64 @@
+"""Files that are made before they are needed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from farhand_worker import spares as spares_module
+from farhand_worker.spares import KEPT, Spares
+from farhand_worker.spool import SpoolReader
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_one_that_is_ready_gets_its_name_and_is_open(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    spares._fill()
+    assert len(os.listdir(tmp_path / "spares")) == KEPT
+    fd = spares.take(tmp_path / "job-1.engine")
+    assert fd is not None
+    (tmp_path / "job-1.engine").write_text("line\n")
+    assert os.pread(fd, 100, 0) == b"line\n"
+    assert os.stat(fd).st_mode & 0o777 == 0o600
+    os.close(fd)
+    spares.close()
+
+
+async def test_a_spool_is_made_where_none_is_ready_or_it_has_gone(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    first, second = SpoolReader(tmp_path / "a"), SpoolReader(tmp_path / "b")
+    first.create(spares)
+    spares._fill()
+    for path in (tmp_path / "spares").iterdir():
+        path.unlink()
+    second.create(spares)
+    assert (tmp_path / "a").is_file()
+    assert (tmp_path / "b").is_file()
+    for reader in (first, second):
+        reader.close()
+    spares.close()
+
+
+async def test_they_are_made_when_nothing_is_taken_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spares_module, "FILL_AFTER_S", 3600.0)
+    spares = Spares(tmp_path / "spares")
+    assert spares.take(tmp_path / "a") is None
+    before = spares._timer
+    assert before is not None
+    assert spares.take(tmp_path / "a") is None
+    assert before.cancelled()
+    spares.close()
+    assert not (tmp_path / "spares").exists()
+
+
+async def test_a_disk_that_takes_none_is_no_trouble(tmp_path: Path) -> None:
+    (tmp_path / "spares").touch()
+    spares = Spares(tmp_path / "spares")
+    spares._fill()
+    assert spares.take(tmp_path / "a") is None
+    spares.close()

@@ -1,0 +1,63 @@
+"""Empty files made while nothing is to do, each to be given its name when it is needed.
+
+An attempt is on disk before anything of it begins, and making a file takes a disk three times as long as
+renaming one. Each is used once: what wrote to it may still hold it open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import List, Optional, Tuple, Union
+
+KEPT = 4
+"""So many are there, once nothing was taken for a moment."""
+
+FILL_AFTER_S = 0.05
+
+
+class Spares:
+    """Files below ``root``. Created, used and closed on one event loop."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._count = 0
+        self._free: List[Tuple[str, int]] = []
+        self._timer: Optional[asyncio.TimerHandle] = None
+
+    def take(self, path: Union[str, Path]) -> Optional[int]:
+        """Give one the name ``path``; it is open to be read. None where none is there or it has gone."""
+        self._fill_soon()
+        if not self._free:
+            return None
+        name, fd = self._free.pop()
+        try:
+            os.rename(name, path)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def close(self) -> None:
+        """Keep none any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, fd in self._free:
+            os.close(fd)
+        self._free.clear()
+
+    def _fill_soon(self) -> None:
+        """When nothing more is taken for a moment."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(FILL_AFTER_S, self._fill)
+
+    def _fill(self) -> None:
+        with suppress(OSError):  # a full disk, say: whoever needs one makes it, and says so
+            self._root.mkdir(exist_ok=True)
+            while len(self._free) < KEPT:
+                self._count += 1
+                name = f"{self._root}/{self._count}"
+                self._free.append((name, os.open(name, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)))
