@@ -198,6 +198,31 @@ def test_an_engine_with_a_thread_left_over_is_retired(begin: Begin) -> None:
     assert agent.process.wait(10) == 0
 
 
+@pytest.mark.fault("2.17")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "os.nice(1)",
+        "os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})",
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (50, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))",
+        "left.extend(open('/dev/null') for _ in range(150))",
+    ],
+    ids=lambda change: str(change).partition("(")[0],
+)
+def test_an_engine_that_a_job_leaves_other_than_it_began_is_retired(begin: Begin, change: str) -> None:
+    """Its next job would be slow, out of files, or deaf to its timeout for another's doing."""
+    if "affinity" in change and len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("this machine has one processor")
+    agent = begin(
+        f"import resource, signal\nleft = []\n@flow\ndef main():\n    {change}\n@flow\ndef fine(): pass\n"
+    )
+    agent.run("pipeline:fine")
+    assert agent.frames[-1]["retire"] is False
+    agent.run("pipeline:main")
+    assert agent.frames[-1]["retire"] is True
+
+
 def test_modules_of_an_earlier_bundle_are_not_used_by_the_next(begin: Begin) -> None:
     agent = begin("import helper\n@flow\ndef main(): return helper.WORD\n")
     agent.bundle("helper.py", "WORD = 'first'\n")

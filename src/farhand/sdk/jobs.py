@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional
 from farhand_worker.distributions import environment_digest
 
 from . import loading, loggers, restore, secrets, sharing
+from .bounds import Bounds
 from .channel import Channel
 from .context import STOPPED
 from .output import streams
@@ -54,6 +55,7 @@ class Engine:
         self._root_text = ""
         self._base_path: List[str] = []
         self._where: Dict[str, Any] = {}
+        self._bounds = Bounds()
 
     def serve(self) -> None:
         """Say ready, then work until ``quit``."""
@@ -92,6 +94,7 @@ class Engine:
         retire = job.run()
         with self._lock:
             self._job = None
+        retire = retire or not self._bounds.kept()
         retire = retire or restore.memory_bytes() > (header.get("memory_bytes_max") or _UNLIMITED)
         if job.stopped:
             os._exit(_STOPPED_CODE)
