@@ -319,6 +319,13 @@ def test_prerun_that_fails_is_told_and_provisioners_test_says_it(lab: Lab) -> No
     checks = deployment.post("/provisioners/hpc/test", {"submit": True})["items"]
     assert [check["ok"] for check in checks] == [True] * 4
     assert checks[-1]["said"].endswith("COMPLETED")
+    lab.configure(profile={"sbatch": ["--partition=gpu", "--mem=200M", "--time=02:00:00"]}, max_idle_s=4)
+    eventually(
+        lambda: deployment.get("/provisioners")["provisioners"][0]["max_idle_s"] == 4, what="it is taken"
+    )
+    long = deployment.post("/provisioners/hpc/test", {"submit": True})["items"]
+    assert not long[-1]["ok"], "more time than the partition gives"
+    assert "PartitionTimeLimit" in long[-1]["said"]
     lab.configure(profile={"prerun": ["module load cuda/99"]}, max_idle_s=3)
     eventually(
         lambda: deployment.get("/provisioners")["provisioners"][0]["max_idle_s"] == 3, what="it is taken"

@@ -63,7 +63,8 @@ class Machine:
 
     ``reason`` is the scheduler's word for its state, or the last thing that went wrong; ``tries`` counts the
     submissions. ``since`` is when it came into its state, ``waits_since`` when it was asked for, or put back
-    into the scheduler's queue; ``expires_at`` ends its token.
+    into the scheduler's queue; ``expires_at`` ends its token. ``profile_digest`` is that of the profile it
+    was submitted with.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Machine:
     tries: int = 0
     attached_at: float | None = None
     ended_at: float | None = None
+    profile_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

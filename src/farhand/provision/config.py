@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +37,12 @@ class Profile:
     sbatch: tuple[str, ...] = ()
     prerun: tuple[str, ...] = ()
     worker: tuple[str, ...] = ("farhand-worker",)
+
+    @property
+    def digest(self) -> str:
+        """Names what it asks for: another one for another machine. A default more changes nothing."""
+        told = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != f.default}
+        return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,8 @@ class Desk(Service):
             if machine.tries:
                 machine = await self._look_up(machine)
             if machine.state == "asked":
-                machine = await self._machines.change(machine, tries=machine.tries + 1)
+                tries, digest = machine.tries + 1, profile.digest
+                machine = await self._machines.change(machine, tries=tries, profile_digest=digest)
                 await self._hand_in(machine, profile)
         except (SubmitFailed, SchedulerAway, FarhandError) as error:
             self._again_at[machine.name] = time.monotonic() + backoff_s(
@@ -216,13 +217,16 @@ class Desk(Service):
         except TimeoutError:
             log.warning("%s: not all was cancelled in time; the next start does", self.settings.name)
 
-    async def give_up_changed(self, before: Settings | None) -> None:
-        """Give back what waits in a queue with the options of a profile that is another by now."""
-        earlier = {profile.name: profile for profile in before.profiles} if before is not None else {}
-        changed = {name for name, profile in self._profiles.items() if earlier.get(name, profile) != profile}
+    async def give_up_changed(self) -> None:
+        """Give back what waits in a queue with the options of a profile that is another by now.
+
+        It may have been changed while no server ran: a machine keeps what it was submitted with.
+        """
+        now = {name: profile.digest for name, profile in self._profiles.items()}
         for machine in self._open:
             waits = machine.state in ("pending", "running") and machine.attached_at is None
-            if waits and machine.profile in changed:
+            asked = machine.profile_digest
+            if waits and asked and now.get(machine.profile, asked) != asked:
                 await self._take(machine, Step("leaving", {"reason": _CHANGED}))
 
     async def close(self) -> None:

@@ -146,7 +146,6 @@ class Provisioning(Service):
     async def _configure(self, read: tuple[Settings, ...]) -> None:
         """These provisioners there are from now on; one that goes gives its machines back, if it is to."""
         wanted = {settings.name: settings for settings in read}
-        before = {name: desk.settings for name, desk in self._desks.items()}
         for name, desk in list(self._desks.items()):
             if wanted.get(name) == desk.settings:
                 continue
@@ -165,7 +164,7 @@ class Provisioning(Service):
                     kept = self._state / f"relay-{settings.name}.port"
                     carrier = self._carriers[settings.name] = Carrier(settings, self._home(), say, kept)
                     carrier.start()
-                await desk.give_up_changed(before.get(settings.name))
+                await desk.give_up_changed()
                 desk.start()
 
     def _reach(self, settings: Settings) -> Reach:

@@ -347,7 +347,8 @@ CREATE TABLE machines (
     external TEXT NOT NULL DEFAULT '',
     tries BIGINT NOT NULL DEFAULT 0,
     attached_at DOUBLE PRECISION,
-    ended_at DOUBLE PRECISION
+    ended_at DOUBLE PRECISION,
+    profile_digest TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX machines_by_end ON machines (ended_at);
 

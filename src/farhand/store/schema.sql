@@ -346,7 +346,8 @@ CREATE TABLE machines (
     external TEXT NOT NULL DEFAULT '',
     tries INTEGER NOT NULL DEFAULT 0,
     attached_at REAL,
-    ended_at REAL
+    ended_at REAL,
+    profile_digest TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX machines_by_end ON machines (ended_at);
 

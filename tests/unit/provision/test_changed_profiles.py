@@ -31,6 +31,24 @@ async def test_a_machine_that_waits_with_old_options_is_given_back_and_asked_for
     assert office.trouble() == ""
 
 
+async def test_a_profile_that_is_changed_while_the_server_is_down_is_noticed(office: Office) -> None:
+    await office.open()
+    await office.queued()
+    await office.step()
+    (old,) = office.open_machines
+    office.begin()
+    await office.machines.load()
+    await office.open()
+    assert [machine.state for machine in office.open_machines] == ["pending"]
+    office.begin()
+    await office.machines.load()
+    await office.open(profile={"prerun": ["module load cuda/13"]})
+    for _ in range(3):
+        await office.step()
+    assert office.fake.cancelled == [old.name]
+    assert (await office.ended()).reason == "its profile has been changed"
+
+
 async def test_one_that_works_already_and_one_of_a_profile_that_is_as_it_was_stay(office: Office) -> None:
     await office.open(max_idle_s=300)
     await office.queued()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -160,8 +161,9 @@ def test_for_others_than_slurm_it_asks_nothing_of_slurm() -> None:
     assert "squeue" not in text
 
 
-def test_a_trial_runs_prerun_without_a_token_for_a_minute_at_most() -> None:
+def test_a_trial_asks_for_the_time_of_the_profile_and_ends_itself_within_a_minute() -> None:
     text = trial(ORDER)
-    assert "#SBATCH --mem-per-cpu=2G\n#SBATCH --time=1\n" in text
+    assert re.findall("^#SBATCH (.*)$", text, re.M)[2:] == list(ORDER.profile.sbatch)
+    assert "sleep 60 && " in text
     assert "s3cret" not in text
     assert "module load cuda/12" in text

@@ -41,6 +41,9 @@ FORMAT = "%i|%T|%j|%r"
 
 _ID = re.compile(r"(?:^|\s)(\d+)(;[A-Za-z0-9._-]+)?\s*$")
 _SUBMITTED = re.compile(r"Submitted batch job (\d+)(?: on cluster ([A-Za-z0-9._-]+))?")
+_NEVER = frozenset(
+    {"PartitionTimeLimit", "PartitionNodeLimit", "BadConstraints", "AccountNotAllowed", "QOSNotAllowed"}
+)
 _NO_REASON = ("", "None", "(null)")
 
 
@@ -57,6 +60,11 @@ class Line:
         """What that means. A state of a later Slurm that is not known here means that it is still there."""
         words = self.state if self.reason in _NO_REASON else f"{self.state}: {self.reason}"
         return Seen(STATES.get(self.state, PENDING), words, self.id)
+
+
+def never_starts(reason: str) -> bool:
+    """Whether what Slurm says of a job that waits is no matter of time."""
+    return reason.rpartition(": ")[2].strip("()") in _NEVER
 
 
 def submitted(text: str) -> str:

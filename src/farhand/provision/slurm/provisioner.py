@@ -202,7 +202,9 @@ class Slurm:
         try:
             asked = Asked(order.name, await self._sbatch(trial(order)))
             deadline, seen = time.monotonic() + _TRIAL_S, Seen("", "was not seen")
-            while seen.state != ENDED and time.monotonic() < deadline:
+            while (
+                not (seen.state == ENDED or parsing.never_starts(seen.reason)) and time.monotonic() < deadline
+            ):
                 await asyncio.sleep(_TRIAL_LOOK_S)
                 seen = (await self.status([asked])).get(order.name, Seen(ENDED, "is gone"))
         except (Failed, SchedulerAway) as error:
@@ -210,7 +212,8 @@ class Slurm:
             return Check(what, False, str(error))
         if seen.state != ENDED:
             await self.cancel([asked])
-            return Check(what, False, f"job {asked.id} is {seen.reason} after {_TRIAL_S:g} s; cancelled")
+            after = "" if parsing.never_starts(seen.reason) else f" after {_TRIAL_S:g} s"
+            return Check(what, False, f"job {asked.id} is {seen.reason}{after}; cancelled")
         return Check(what, seen.reason.startswith("COMPLETED"), f"job {asked.id}: {seen.reason}")
 
     async def close(self) -> None:

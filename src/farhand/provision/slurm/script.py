@@ -26,6 +26,13 @@ farhand_check() {{
 }}
 """
 
+_TIMER = f"""\
+farhand_timer() {{
+  sleep 60 && printf '%s prerun took longer than a minute\\n' {SAYS} >&2 && kill -KILL $$
+}}
+farhand_timer </dev/null >/dev/null &
+"""
+
 _END_TIME = """\
 if [ -n "${SLURM_JOB_ID:-}" ] && [ -z "${SLURM_JOB_END_TIME:-}" ]; then
   farhand_end=$(timeout 10 squeue --noheader --jobs="$SLURM_JOB_ID" --format=%e 2>/dev/null)
@@ -74,11 +81,11 @@ def arguments(order: Order, settings: Settings) -> list[str]:
 
 
 def trial(order: Order) -> str:
-    """A script that asks for the same, runs ``prerun``, and ends: the job that a test submits."""
-    options = [f"--job-name={order.name}", "--output=farhand-%x-%j.out", *order.profile.sbatch, "--time=1"]
+    """A script that asks for the same, its time too, runs ``prerun``, and ends, within a minute at most."""
+    options = [f"--job-name={order.name}", "--output=farhand-%x-%j.out", *order.profile.sbatch]
     head = ["#!/bin/bash -l", *(f"#SBATCH {option}" for option in options)]
     program = shlex.quote(order.profile.worker[0])
-    return "\n".join([*head, "", _CHECK, *_prerun(order.profile.prerun), f"command -v {program}", ""])
+    return "\n".join([*head, "", _TIMER, _CHECK, *_prerun(order.profile.prerun), f"command -v {program}", ""])
 
 
 def _prerun(commands: Sequence[str]) -> list[str]:
