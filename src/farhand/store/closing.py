@@ -82,7 +82,7 @@ def close_calls(
     so nobody waits for an outcome.
     """
     advance(JOB, "queued", "ended")
-    calls = f"run = ? AND key <> '' AND kind <> '{HOOK}'"
+    calls = f"run = ? AND kind <> 'run' AND kind <> '{HOOK}'"
     where, key = (calls, run_id) if parent is None else ("parent_job = ?", parent)
     live = connection.execute(
         f"UPDATE jobs SET cancelling = 1 WHERE {where} AND state <> 'ended'"

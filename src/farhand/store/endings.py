@@ -217,7 +217,7 @@ def _finish_run(
 def _has_open_calls(connection: Connection, run: str) -> bool:
     """Whether anything that the run called is under way, in its engine or elsewhere."""
     row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND key <> '' AND state <> 'ended')"
+        "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND kind <> 'run' AND state <> 'ended')"
         " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND state IN ('queued', 'running'))"
         " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)",
         (run, run, run),

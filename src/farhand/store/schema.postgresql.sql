@@ -116,10 +116,8 @@ CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queu
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
 CREATE INDEX jobs_of_run ON jobs (run, key);
 -- One open job for each call of a run, whoever asks for it and however often.
-CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended';
--- How many of a flow's runs are under way, for its max_concurrent.
-CREATE INDEX jobs_live_of_flow ON jobs (flow) WHERE kind = 'run' AND state IN ('leased', 'running');
-CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended';
+CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended' AND kind <> 'run';
+CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended' AND parent_job IS NOT NULL;
 
 CREATE TABLE attempts (
     lease BIGINT PRIMARY KEY,
