@@ -9,7 +9,6 @@ import socket
 from dataclasses import asdict
 from typing import Any, Callable, List, Optional, Tuple
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from . import __version__
@@ -17,6 +16,7 @@ from .address import Address, BadAddress
 from .clock import boot_id, lease_now, wall_now
 from .dial import DialRefused, NotConnected, dial
 from .holdings import Holdings
+from .link import Link
 from .options import Options
 from .orders import Orders
 from .protocol import (
@@ -137,12 +137,13 @@ class Attendance:
     async def _attend(self) -> str:
         """One session, from the dial to its end; says why it ended. Raises `DialRefused`."""
         timeout_s = min(_OPEN_S, self._holdings.times.lease_s * 2 / 3)
-        link: Optional[ClientConnection] = None
+        link: Optional[Link] = None
         try:
             address, link = await self._dial(timeout_s)
             sent_at = lease_now()
             await link.send(encode(self._hello()))
             welcome = _opening(decode(str(await asyncio.wait_for(link.recv(), timeout_s))))
+            link.received()
             self._welcome(welcome, sent_at, address)
             self._session = self._holdings.session = Session(
                 link,
@@ -168,7 +169,7 @@ class Attendance:
             if link is not None:
                 link.transport.abort()
 
-    async def _dial(self, timeout_s: float) -> Tuple[Address, ClientConnection]:
+    async def _dial(self, timeout_s: float) -> Tuple[Address, Link]:
         address = self._options.address()
         self._transfer.address = address
         self.server = address.text
@@ -185,7 +186,7 @@ class Attendance:
                 self._renewal.refused(began_at)
             raise
 
-    async def _dial_tunnel(self, tunnel: str) -> ClientConnection:
+    async def _dial_tunnel(self, tunnel: str) -> Link:
         transfer = self._transfer
         timeout_s = min(_OPEN_S, self._holdings.times.lease_s * 2 / 3)
         try:

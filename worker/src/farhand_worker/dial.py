@@ -8,13 +8,14 @@ import json
 import os
 import socket
 import ssl
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, cast
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidMessage, InvalidStatus, WebSocketException
 
 from . import __version__
 from .address import Address
+from .link import Link
 from .protocol import FRAME_BYTES_MAX, TUNNEL_HEADER
 from .proxies import proxy_for
 from .transfer import SESSION_HEADER
@@ -53,7 +54,7 @@ async def dial(
     timeout_s: float,
     session: str,
     tunnel: str = "",
-) -> ClientConnection:
+) -> Link:
     """An open websocket. Raises `NotConnected` or `DialRefused`.
 
     With a ``session`` this server has been attached to before: an odd answer, or a refusal without the
@@ -76,10 +77,11 @@ async def dial(
             ping_interval=None,
             open_timeout=timeout_s,
             close_timeout=_CLOSE_S,
+            create_connection=Link,
             **options,
         )
         _keep_short(link)
-        return link
+        return cast(Link, link)
     except InvalidStatus as error:
         raise _judge(address, error, known=session != "") from error
     except ConnectionRefusedError as error:
@@ -94,7 +96,7 @@ async def dial(
         raise NotConnected(_why(error)) from error
 
 
-def _keep_short(link: ClientConnection) -> None:
+def _keep_short(link: Any) -> None:
     """Let little wait in the kernel, so that a heartbeat overtakes reports on a slow link."""
     option = getattr(socket, "TCP_NOTSENT_LOWAT", None)  # not there on every system
     connection = link.transport.get_extra_info("socket")

@@ -8,10 +8,10 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional
 
-from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from .clock import lease_now
+from .link import Link
 from .protocol import (
     BATCH_BYTES,
     Bye,
@@ -40,7 +40,7 @@ class Session:
 
     def __init__(
         self,
-        socket: ClientConnection,
+        socket: Link,
         heartbeat_s: float,
         reports: Callable[[], Optional[str]],
         receive: Callable[[Any], None],
@@ -60,6 +60,7 @@ class Session:
         self._unanswered: Dict[int, float] = {}
         self._over: Optional[str] = None
         self._patience_s = 0.0
+        self._trouble: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def send(self, message: Any) -> None:
         """Send a control message, before any report that has not gone yet."""
@@ -88,13 +89,16 @@ class Session:
     async def run(self) -> None:
         """Until the session is over; always raises `SessionOver` or `ProtocolViolation`."""
         tasks = [asyncio.ensure_future(part()) for part in (self._send_all, self._receive_all, self._beat_on)]
+        self._socket.listen(self._hear)
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            done, _ = await asyncio.wait([self._trouble, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for ended in done:
+                ended.result()
         except ConnectionClosed as error:
             raise SessionOver(_reason(error)) from error
         finally:
+            self._socket.listen(None)
+            self._trouble.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -104,10 +108,16 @@ class Session:
             await self._wake.wait()
             self._wake.clear()
             while texts := self._together():
-                await self._socket.send(encode_several(texts))
+                await self._put(encode_several(texts))
             if self._over is not None:
                 await self._part()
                 raise SessionOver(self._over)
+
+    async def _put(self, text: str) -> None:
+        if not self._socket.say(text):
+            await self._socket.send(text)
+        elif self._socket.paused:
+            await self._socket.drain()
 
     def _together(self) -> List[str]:
         """What goes in the next frame: as much as is there to be said, up to the size of a batch."""
@@ -139,12 +149,26 @@ class Session:
         await self._socket.close()
 
     async def _receive_all(self) -> None:
+        """What is not handed over: it came before this session, in parts, or is no text."""
         while True:
             text = await self._socket.recv()
             if isinstance(text, bytes):
                 raise ProtocolViolation("a binary frame")
-            for message in each_of(decode(text)):
-                self._receive(message)
+            self._receive_each(text)
+            self._socket.received()
+
+    def _hear(self, text: str) -> None:
+        """A text that is handed over."""
+        if self._trouble.done():
+            return
+        try:
+            self._receive_each(text)
+        except Exception as error:  # noqa: BLE001 - `run` raises it
+            self._trouble.set_exception(error)
+
+    def _receive_each(self, text: str) -> None:
+        for message in each_of(decode(text)):
+            self._receive(message)
 
     def beat(self) -> None:
         """Say that this worker is there, now."""
