@@ -23,6 +23,7 @@ from ..blobs import Blobs, digest_of
 from ..errors import Changed, Conflict, InvalidDocument, NotFound, Usage
 from ..lifecycle import RUN, is_terminal
 from ..model import DECLARED, Flow, Json, Version
+from ..sdk.timetables import in_words_of_documents
 from ..store import Store
 from ..store.changes import Effects
 from .bus import Bus, Notice
@@ -196,7 +197,7 @@ def _untimely(schedules: list[Planned]) -> list[Json]:
         try:
             timing.read(planned.spec)
         except Usage as error:
-            said = str(error).replace("tz=", "timezone ", 1)
+            said = in_words_of_documents(error)
             found.append({"node": None, "message": f"schedules: in place {planned.place}: {said}"})
     return found
 

@@ -72,13 +72,18 @@ def _schedule(item: Any, schema: Given, say: Say) -> Optional[Schedule]:
     try:
         made = _MAKERS[kind](item, values if isinstance(values, dict) else {})
     except (FarhandError, TypeError, ValueError, OverflowError) as error:
-        say(str(error).replace("tz=", "timezone ", 1))
+        say(in_words_of_documents(error))
         return None
     try:
         parameters.check(schema, values)
     except FarhandError as error:
         say(f"inputs: {error}")
     return made
+
+
+def in_words_of_documents(error: BaseException) -> str:
+    """What is wrong with a schedule: what Python calls ``tz`` is ``timezone`` in a document."""
+    return str(error).replace("tz=", "timezone ", 1)
 
 
 def _cron(item: Given, values: Given) -> Schedule:
