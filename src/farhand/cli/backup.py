@@ -11,7 +11,7 @@ import click
 from ..errors import StoreLocked, Unreachable, Usage
 from .home import home_of
 from .options import home_option, insecure_option, json_option, url_option
-from .output import print_json
+from .output import print_json, size
 
 
 @click.command()
@@ -33,11 +33,11 @@ def backup(file: Path, as_json: bool, url: str | None, home: Path | None, insecu
 
         with find(url, home, insecure) as client, client.stream("POST", "/backup") as pieces:
             _write(file, pieces)
-    size = file.stat().st_size
+    size_bytes = file.stat().st_size
     if as_json:
-        print_json({"file": str(file), "size": size})
+        print_json({"file": str(file), "size": size_bytes})
     else:
-        click.echo(f"{file} holds the store as it was a moment ago, {size / 1e6:.1f} MB")
+        click.echo(f"{file} holds the store as it was a moment ago, {size(size_bytes)}")
 
 
 def _back_up_offline(file: Path, home: Path) -> bool:

@@ -106,7 +106,7 @@ def clip(text: str, length: int = 60) -> str:
 
 def size(count: int) -> str:
     """A number of bytes, in the largest unit of which there is one."""
-    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB"), (1, "KB")):
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         if count >= 1024**power:
             return f"{count / 1024**power:.1f} {unit}"
     return f"{count} B"

@@ -9,6 +9,7 @@ from ..model import Flow
 from ..store import Store
 
 _NAMED_MAX = 20
+_TROUBLES_MAX = 3
 
 
 class Flows:
@@ -32,7 +33,7 @@ class Flows:
 async def missing(store: Store, name: str) -> NotFound:
     """What to say where no flow has that name: which one may be meant, and what could not be read."""
     known = [flow.name for flow in await store.flows.list() if flow.present]
-    near = get_close_matches(name, known, 1)
+    near = get_close_matches(name, known, 1, 0.7)
     if near:
         hint = f"did you mean {near[0]!r}?"
     else:
@@ -40,6 +41,7 @@ async def missing(store: Store, name: str) -> NotFound:
         others = f" and {rest} more" if rest > 0 else ""
         hint = f"this server has: {', '.join(known[:_NAMED_MAX]) or 'none'}{others}"
     broken = [trouble for project in await store.projects.list() for trouble in project.errors]
-    more = f", and {len(broken) - 1} more" if len(broken) > 1 else ""
-    unread = f"; what could not be read: {broken[0].file} ({broken[0].error[:200]}){more}" if broken else ""
+    told = [f"{trouble.file} ({trouble.error[:200]})" for trouble in broken[:_TROUBLES_MAX]]
+    more = f", and {len(broken) - len(told)} more" if len(broken) > len(told) else ""
+    unread = f"; what could not be read: {', '.join(told)}{more}" if told else ""
     return NotFound(f"there is no flow {name!r}; {hint}{unread}")

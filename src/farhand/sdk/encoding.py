@@ -16,6 +16,7 @@ An *Error* is ``{"type", "module", "message", "traceback", "pickle"?}``.
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import pickle
 import traceback
@@ -38,7 +39,7 @@ _FLOATS = {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _PLAIN, _TAGGED, _FOREIGN = 0, 1, 2
 _MESSAGE_CHARS_MAX = 8 * 1024
 _TRACEBACK_CHARS_MAX = 32 * 1024
-_SDK_FILES = str(Path(__file__).parent)
+_NOT_THE_USERS = (str(Path(__file__).parent), importlib.__file__, "<frozen importlib")
 
 
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -319,7 +320,7 @@ def _leave_ours_out(told: traceback.TracebackException, seen: Set[int]) -> None:
         return
     seen.add(id(told))
     told.stack = traceback.StackSummary.from_list(
-        [frame for frame in told.stack if not frame.filename.startswith(_SDK_FILES)]
+        [frame for frame in told.stack if not frame.filename.startswith(_NOT_THE_USERS)]
     )
     for other in (told.__cause__, told.__context__, *(getattr(told, "exceptions", None) or ())):
         if other is not None:

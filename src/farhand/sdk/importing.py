@@ -13,11 +13,11 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 from .closure import Source
+from .encoding import traceback_of
 
 Document = Dict[str, Any]
 Describe = Callable[[Source, str], List[Document]]
@@ -131,8 +131,7 @@ class Importing:
 
 def failure(file: str, error: BaseException) -> Document:
     """An exception as an entry of ``errors``."""
-    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    return {"file": file, "error": f"{type(error).__name__}: {error}", "traceback": text}
+    return {"file": file, "error": f"{type(error).__name__}: {error}", "traceback": traceback_of(error)}
 
 
 def _import_in_child(source: Source, file: str, describe: Describe, pipe: int) -> None:

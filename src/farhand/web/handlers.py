@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from ..engine.services import Services
 from ..errors import FarhandError
+from .pages.shell import render
 from .problems import internal, of_error, problem
 
 _log = logging.getLogger(__name__)
@@ -64,8 +65,15 @@ def _field(location: Iterable[Any]) -> str:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if error.status_code == 404 and _is_of_a_browser(request):
+        said = f"there is no page {request.url.path}"
+        return render(request, "problem.html", status=404, said=said, code="not_found")
     code = _CODES.get(error.status_code, "error")
     return _masked(request, problem(error.status_code, code, str(error.detail), dict(error.headers or {})))
+
+
+def _is_of_a_browser(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.startswith("/api/")
 
 
 def _masked(request: Request, response: Response) -> Response:

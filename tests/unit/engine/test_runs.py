@@ -56,11 +56,10 @@ async def test_an_unknown_flow_is_refused_naming_those_there_are(runs: Runs) -> 
 async def test_an_unknown_flow_is_told_what_it_may_have_been_meant_for(runs: Runs, world: World) -> None:
     with pytest.raises(NotFound, match=r"there is no flow 'wether'; did you mean 'weather'\?$"):
         await runs.start("wether", {})
-    troubles = (Trouble("late.py", "SyntaxError: no"), Trouble("bad.py", "KeyError: 'x'"))
+    troubles = (Trouble("late.py", "SyntaxError: no"), *(Trouble(f"b{n}.py", "no") for n in range(4)))
     await world.store.projects.replace(Project("sums", "served", "/", "", 0, 0, troubles), [], [], 1.0)
-    words = (
-        r"this server has: fit, weather; what could not be read: late\.py \(SyntaxError: no\), and 1 more$"
-    )
+    read = r"late\.py \(SyntaxError: no\), b0\.py \(no\), b1\.py \(no\), and 2 more$"
+    words = f"this server has: fit, weather; what could not be read: {read}"
     with pytest.raises(NotFound, match=words):
         await runs.start("late", {})
     with pytest.raises(NotFound, match=words):

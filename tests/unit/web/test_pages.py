@@ -14,7 +14,7 @@ from farhand.web.pages import run as run_page
 from farhand.web.pages.api import takes
 from farhand.web.pages.charts import POINTS_MAX, bars, charts, overlays, thin
 from farhand.web.pages.shell import marked, root_of
-from farhand.web.pages.wording import duration, number, pretty, said, sentence, size
+from farhand.web.pages.wording import amount, duration, number, pretty, said, sentence, size
 
 from .fakes import T0, FakeServices, caller, make_run, signed_in
 
@@ -97,6 +97,16 @@ def test_fragments_link_from_the_page_they_are_put_into(app: Any) -> None:
     assert "../runs/0run1" not in browser.get("/fragments/runs").text
     assert browser.get("/runs/0run1/work").status_code == 200
     assert browser.get("/fragments/workers").status_code == 200
+
+
+def test_a_page_that_is_not_there_is_a_page_for_a_browser_and_a_problem_for_a_program(app: Any) -> None:
+    browser = signed_in(app)
+    page = browser.get("/runs/a/b", headers={"Accept": "text/html,*/*"})
+    assert (page.status_code, "There is no page /runs/a/b." in page.text) == (404, True)
+    assert 'href="../../"' in page.text
+    for path, accept in (("/runs/a/b", "*/*"), ("/api/v1/nothing", "text/html")):
+        answer = browser.get(path, headers={"Accept": accept})
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
 
 
 def test_a_log_fragment_holds_the_lines_after_its_cursor(app: Any, services: FakeServices) -> None:
@@ -190,6 +200,7 @@ def test_numbers_are_told_as_people_read_them() -> None:
     ]
     assert [size(n) for n in (5, 2048, 5 * 1024**3)] == ["5 B", "2.0 KiB", "5.0 GiB"]
     assert number(0.123456) == "0.1235"
+    assert [amount(24152, "ram_mb"), amount(16, "cpus")] == ["23.6 GiB", "16"]
     assert said("you are out.") == "You are out."
 
 
@@ -374,6 +385,14 @@ def test_runs_are_compared_the_oldest_first(app: Any, services: FakeServices) ->
     assert re.search(r'class="differs"><th scope="row">lr .*?<td>0\.1</td>\s*<td>0\.7</td>', text, re.DOTALL)
     assert 'class="same"><th scope="row">state' in text
     assert text.count('<polyline class="s1"') == 1
+
+
+def test_a_series_of_a_single_point_is_compared_as_a_point(app: Any, services: FakeServices) -> None:
+    services.runs.items["0run2"] = make_run("0run2")
+    services.runs.points = [MetricPoint(1, T0, {"mean": 2.5}, None)]
+    page = signed_in(app).get("/compare?run=0run1&run=0run2").text
+    assert re.findall(r'<circle class="(s\d)"', page) == ["s0", "s1"]
+    assert "<polyline" not in page
 
 
 def test_one_run_is_no_comparison(app: Any) -> None:

@@ -97,7 +97,7 @@ def _worker(status: Status) -> List[Tuple[str, str]]:
 
 def _machine(status: Status) -> List[Tuple[str, str]]:
     host, has = status.host, status.host.inventory
-    memory = None if has.ram_mb is None else f"{has.ram_mb / 1024:.1f} GB"
+    memory = None if has.ram_mb is None else f"{has.ram_mb / 1024:.1f} GiB"
     gpus = str(has.gpus) if not has.devices else f"{has.gpus} ({', '.join(has.devices)})"
     return [
         ("Host", host.name),

@@ -16,6 +16,7 @@ from ...sdk.ids import new_id
 from ..access import require
 from ..asking import Asking
 from ..routing import Routes
+from ..settings import WebSettings
 from . import forms
 from .shell import PageRoute, Visitor, render
 
@@ -44,7 +45,9 @@ async def flow_page(
     flow = await services.flows.get(name)
     params = json.loads((await services.runs.get(like)).params) if like else {}
     fields = forms.fields(flow.schema, forms.filled_with(flow.schema, params))
-    return render(request, "flow.html", visitor, fields=fields, wrong="", **await _shown(services, flow))
+    return render(
+        request, "flow.html", visitor, fields=fields, wrong="", **await _shown(request, services, flow)
+    )
 
 
 @router.post("/flows/{name}/start")
@@ -61,7 +64,7 @@ async def start_flow(
     except InvalidParameters as error:
         fields = forms.fields(flow.schema, filled, error)
         wrong = "" if any(field.error for field in fields) else str(error)
-        shown = await _shown(services, flow)
+        shown = await _shown(request, services, flow)
         return render(
             request, "flow.html", visitor, status=422, root="../../", fields=fields, wrong=wrong, **shown
         )
@@ -93,8 +96,10 @@ async def _rows(services: Services) -> dict[str, Any]:
     return {"flows": flows, "due": due, "latest": latest}
 
 
-async def _shown(services: Services, flow: Flow) -> dict[str, Any]:
+async def _shown(request: Request, services: Services, flow: Flow) -> dict[str, Any]:
+    settings: WebSettings = request.app.state.settings
     return {
+        "url": settings.url or "URL",
         "flow": flow,
         "key": new_id(),
         "schema": json.dumps(flow.schema, indent=2, ensure_ascii=False),

@@ -39,6 +39,7 @@ def environment() -> Environment:
         duration=wording.duration,
         size=wording.size,
         number=wording.number,
+        amount=wording.amount,
         short=wording.short,
         pretty=wording.pretty,
         clock=wording.clock,

@@ -49,6 +49,11 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
+def amount(count: float, of: str) -> str:
+    """So much of what a worker has; memory is counted in MiB."""
+    return size(int(count) * 1024**2) if of == "ram_mb" else number(count)
+
+
 def number(value: float) -> str:
     """A number with at most four significant digits."""
     return f"{value:.4g}"
