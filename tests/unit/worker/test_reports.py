@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from farhand_worker import reports as reports_module
 from farhand_worker.protocol import Exit
 from farhand_worker.reports import Reports, leftovers
 
@@ -45,6 +48,40 @@ def test_a_lost_value_stops_what_names_it_and_nothing_before(tmp_path: Path) -> 
     reports.uploaded.add("one")
     assert _send_all(reports) == [("engine", "artifact")]
     assert reports.stuck
+
+
+STARTED = '["started",{"at":1}]\n'
+BLOB = '["result",{"state":"completed","at":1},["one"]]\n'
+
+
+def test_lines_wait_a_moment_for_the_value_that_the_next_one_names(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, STARTED + BLOB)
+    reports.seal(END)
+    assert reports.next() is None
+    assert reports.holds
+    assert reports.wanted == ["one"], "it is brought meanwhile"
+    reports.uploaded.add("one")
+    batch = reports.next()
+    assert batch is not None
+    assert len(batch.lines) == 2
+    assert not reports.holds
+
+
+def test_lines_go_without_a_value_that_takes_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reports = _reports(tmp_path, STARTED + BLOB)
+    reports.seal(END)
+    assert reports.next() is None
+    monkeypatch.setattr(reports_module, "HOLD_S", 0.0)
+    assert _send_all(reports) == [("engine", "started")]
+    assert not reports.holds
+    reports.uploaded.add("one")
+    assert _send_all(reports) == [("engine", "result")]
+
+
+@pytest.mark.parametrize("kind", ["call", "blocked", "unblocked", "yielded"])
+def test_what_somebody_acts_on_waits_for_no_value(tmp_path: Path, kind: str) -> None:
+    reports = _reports(tmp_path, STARTED + f'["{kind}",{{}}]\n' + BLOB)
+    assert _send_all(reports) == [("engine", "started"), ("engine", kind)]
 
 
 def test_an_exit_goes_out_after_the_engines_lines(tmp_path: Path) -> None:
@@ -138,7 +175,10 @@ def test_the_rest_of_a_spool_is_given_up_when_a_value_it_names_is_lost(tmp_path:
     naming = '["artifact",{"name":"x"},["sha256:1"]]\n'
     reports = _reports(tmp_path, LOG + naming + RESULT % "completed")
     reports.seal(END)
-    assert _send_all(reports) == [("engine", "log")]
+    assert reports.next() is None
     assert reports.wanted == ["sha256:1"]
+    reports.lost.add("sha256:1")
+    assert _send_all(reports) == [("engine", "log")], "what came before it is good, and waits no longer"
+    assert reports.stuck
     reports.forget_rest()
     assert _send_all(reports) == [("agent", "exit")]

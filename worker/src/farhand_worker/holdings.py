@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
-import shutil
 from collections import deque
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type, Union
@@ -20,6 +18,7 @@ from .fates import RETURNED
 from .hosting import Hosted
 from .inquiries import Inquiries
 from .jobs import Attempt
+from .leavings import Leavings
 from .lines import Lines
 from .protocol import (
     IMPORT,
@@ -39,7 +38,7 @@ from .protocol import (
     Times,
     encode_events,
 )
-from .reports import Reports, leftovers
+from .reports import HOLD_S, Reports, leftovers
 from .scratch import Scratch
 from .session import Session
 from .spares import Spares
@@ -48,6 +47,7 @@ from .surroundings import Surroundings
 from .tally import Tallies
 from .transfer import Claim
 from .uploads import Uploads
+from .waking import Waking
 
 _UPLOAD_AGAIN_S = 5.0
 _SOON_S = 0.005
@@ -64,8 +64,7 @@ class Holdings:
     """Every (job, lease) this worker answers for, and the server's messages about them.
 
     An attempt is held until the server has recorded its last report, or has fenced it. ``settled`` is
-    called whenever one is let go; ``background`` runs
-    a coroutine beside everything else.
+    called whenever one is let go; ``background`` runs a coroutine beside everything else.
     """
 
     def __init__(
@@ -105,7 +104,8 @@ class Holdings:
             cache, background, self.wake, lambda: min(_UPLOAD_AGAIN_S, self.times.heartbeat_s)
         )
         self._confirmations = Confirmations(lambda job, lease: self.send(Accepted(job, lease)))
-        self._waking = False
+        self._waking = Waking(self.wake)
+        self._leavings = Leavings(background)
         self.lines = Lines(lambda: self.times.behind_s)
         self.handlers: Dict[Type[Any], Callable[[Any], None]] = {
             Assign: self._assign,
@@ -131,7 +131,7 @@ class Holdings:
         unsent = {reports.outgoing for reports in self._outbox.values()}
         for path in self.state.outgoing.iterdir():
             if str(path) not in unsent:
-                self._remove(str(path))
+                self._leavings.remove(str(path))
 
     @property
     def empty(self) -> bool:
@@ -232,13 +232,7 @@ class Holdings:
 
     def wake_soon(self) -> None:
         """There is something to report, and more to come in a moment."""
-        if not self._waking:
-            self._waking = True
-            asyncio.get_running_loop().call_later(_SOON_S, self._wake_now)
-
-    def _wake_now(self) -> None:
-        self._waking = False
-        self.wake()
+        self._waking.within(_SOON_S)
 
     def attempt_over(self, attempt: HeldJob) -> None:
         """The attempt has no engine any more; its reports are held until they are recorded."""
@@ -260,6 +254,8 @@ class Holdings:
             if batch is None and reports.stuck:
                 self._lost(key, reports)
             self._uploads.want(reports)
+            if reports.holds:
+                self._waking.within(HOLD_S)
             if batch is not None:
                 self._confirmations.said(key)
                 return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
@@ -391,21 +387,16 @@ class Holdings:
             self._background(self._forget_when_over(key, attempt))
         else:
             self._forget(key)
-            self._remove(reports.outgoing)
+            self._leavings.remove(reports.outgoing)
         self._settled()
 
     async def _forget_when_over(self, key: JobKey, attempt: HeldJob) -> None:
         await attempt.over.wait()
         self._forget(key)
-        self._remove(attempt.reports.outgoing)
+        self._leavings.remove(attempt.reports.outgoing)
         self._settled()
 
     def _forget(self, key: JobKey) -> None:
         attempt = self._attempts.pop(key, None)
         if attempt is not None and self._latest.get(key[0]) is attempt:
             del self._latest[key[0]]
-
-    def _remove(self, directory: str) -> None:
-        """Delete what a job had saved; it may be large, and heartbeats do not wait for it."""
-        if os.path.exists(directory):
-            self._background(asyncio.to_thread(shutil.rmtree, directory, True))

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from .clock import wall_now
-from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, Exit, Held, Log, Started, as_dict
+from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, URGENT, Exit, Held, Log, Started, as_dict
 from .spares import Spares
-from .spool import SpoolReader, SpoolWriter
+from .spool import Batch, SpoolReader, SpoolWriter
 
 WRITE_AGAIN_S = 1.0
 """So long after a disk had no room for what must be written it is tried again."""
 
+HOLD_S = 0.03
+"""So long lines wait for the value that a later one names: mostly that is uploaded by then."""
+
+_URGENT_HEADS = tuple(f'["{kind}"' for kind in URGENT)
 _SUFFIX = ".engine"
 LOST_VALUE = "a value it had saved is no longer on this worker's disk"
 
@@ -56,6 +61,7 @@ class Reports:
         self.sealed = False
         self.gone = False
         self.end = ("", "")
+        self._held_at: Optional[float] = None
 
     # ------------------------------------------------------------ writing
 
@@ -168,10 +174,29 @@ class Reports:
             final = self.sealed and self._sources[other].drained
             batch, missing = reader.next_batch(self.uploaded, final)
             self.wanted.extend(missing)
-            if batch is not None:
+            if batch is not None and not self._holds_back(batch, missing):
                 reader.mark_sent(batch)
+                self._held_at = None
                 return Outgoing(source, batch.first, batch.lines)
         return None
+
+    @property
+    def holds(self) -> bool:
+        """Whether lines wait for a value that a later one names, so as to go in one frame with it."""
+        return self._held_at is not None
+
+    def _holds_back(self, batch: Batch, missing: List[str]) -> bool:
+        """Whether these lines wait for what the next one names: a moment, and none that somebody acts on."""
+        if (
+            not missing
+            or missing[0] in self.lost
+            or any(line.startswith(_URGENT_HEADS) for line in batch.lines)
+        ):
+            return False
+        now = time.monotonic()
+        if self._held_at is None:
+            self._held_at = now
+        return now - self._held_at < HOLD_S
 
     def is_own_value(self, digest: str) -> bool:
         """Whether an engine of this agent has written this, and nobody but engines has its path."""

@@ -51,6 +51,7 @@ from ..machine import CUDA_MASK, ENGINE_ID_VARIABLE, Inventory
 from .events import (
     EVENTS,
     FINAL,
+    URGENT,
     Artifact,
     Blocked,
     Call,
@@ -144,6 +145,7 @@ __all__ = [
     "SUPPORTED",
     "TUNNEL_BYTES",
     "TUNNEL_HEADER",
+    "URGENT",
     "VERSION",
     "Accepted",
     "Ack",

@@ -269,3 +269,6 @@ EVENTS: Dict[str, Type[Any]] = {
 
 FINAL = frozenset({Result.kind, Exit.kind})
 """The kinds that end an attempt."""
+
+URGENT = FINAL | {Call.kind, Blocked.kind, Unblocked.kind, Yielded.kind, ServiceState.kind}
+"""The kinds that somebody waits for, and acts on."""

@@ -1,0 +1,48 @@
+"""What jobs had saved goes at once when it is little, and beside everything else when it is much."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from farhand_worker import leavings as leavings_module
+from farhand_worker.leavings import Leavings
+
+pytestmark = pytest.mark.anyio
+
+
+def filled(directory: Path, *names: str) -> Path:
+    for name in names:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(b"content")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("names", "bytes_max", "beside"),
+    [
+        (["one"], 100, False),
+        (["1", "2", "3", "4"], 100, False),
+        (["1", "2", "3", "4", "5"], 100, True),
+        (["one"], 6, True),
+        (["in/one"], 1 << 20, True),
+    ],
+)
+async def test_a_little_goes_at_once_and_much_by_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], bytes_max: int, beside: bool
+) -> None:
+    monkeypatch.setattr(leavings_module, "_BYTES_MAX", bytes_max)
+    begun: list[Coroutine[Any, Any, None]] = []
+    directory = filled(tmp_path / "job", *names)
+    Leavings(begun.append).remove(str(directory))
+    assert len(begun) == beside
+    for work in begun:
+        await work
+    assert not directory.exists()
+
+
+def test_what_is_not_there_needs_nobody(tmp_path: Path) -> None:
+    Leavings(lambda _: pytest.fail("there is nothing to delete")).remove(str(tmp_path / "none"))

@@ -1,0 +1,32 @@
+"""What jobs had saved, when nobody needs it here any more."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from typing import Any, Callable, Coroutine
+
+_FILES_MAX = 4
+_BYTES_MAX = 4 * 1024 * 1024
+
+
+class Leavings:
+    """Deletes them: a little at once, much by a thread. ``background`` runs a coroutine beside all else."""
+
+    def __init__(self, background: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._background = background
+
+    def remove(self, directory: str) -> None:
+        """Delete a job's directory, which may not be there; heartbeats do not wait for large files."""
+        try:
+            found = list(os.scandir(directory))
+            if len(found) > _FILES_MAX or sum(entry.stat().st_size for entry in found) > _BYTES_MAX:
+                raise IsADirectoryError(directory)
+            for entry in found:
+                os.unlink(entry.path)
+            os.rmdir(directory)
+        except FileNotFoundError:
+            return
+        except OSError:  # it is large, or holds more than plain files
+            self._background(asyncio.to_thread(shutil.rmtree, directory, True))
