@@ -16,7 +16,7 @@ import pytest
 import farhand
 import farhand_worker
 from farhand.engine import runtime
-from farhand_worker.cache import is_compiled
+from farhand_worker.runtimes import is_compiled
 
 
 @pytest.fixture(autouse=True, scope="module")

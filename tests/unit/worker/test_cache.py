@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from farhand.blobs import Blobs, digest_of
+from farhand_worker.address import parse
+from farhand_worker.ahead import Ahead
 from farhand_worker.blobs import BlobCache, NotFetched
 from farhand_worker.cache import Cache
 from farhand_worker.inquiries import NotAnswered
 from farhand_worker.nearby import Nearby, look
+from farhand_worker.options import Options
+from farhand_worker.runtimes import Runtimes
 from farhand_worker.state import StateDirectory
 from farhand_worker.transfer import Claim, Transfer, TransferFailed
 
 pytestmark = pytest.mark.anyio
 
 DIGEST = "sha256:" + "0" * 64
+NOTHING_AHEAD = Ahead(
+    Options(lambda: parse("http://127.0.0.1:1", False), "token", "name", Path()),
+    Runtimes(Path(), ""),
+    lambda _: None,
+)
+NOTHING_AHEAD.found.set_result(None)
 
 
 class Failing(Transfer):
@@ -42,7 +51,7 @@ class Failing(Transfer):
 
 def cache_of(directory: Path, transfer: Transfer) -> Cache:
     state = StateDirectory(directory)
-    return Cache(state, transfer, "python3", BlobCache(directory / "blobs"))
+    return Cache(state, transfer, "python3", BlobCache(directory / "blobs"), NOTHING_AHEAD)
 
 
 async def wanted(cache: Cache, *jobs: str) -> list[Path | BaseException]:
@@ -101,7 +110,9 @@ async def test_what_the_server_does_not_take_from_its_directory_is_sent(
     nearby = Nearby(None)
     nearby.prove(blobs.write_probe())
     transfer = Asked(status)
-    cache = Cache(StateDirectory(tmp_path), transfer, "python3", BlobCache(tmp_path / "blobs"), nearby)
+    cache = Cache(
+        StateDirectory(tmp_path), transfer, "python3", BlobCache(tmp_path / "blobs"), NOTHING_AHEAD, nearby
+    )
     source = tmp_path / "saved"
     source.write_bytes(b"content")
     digest = digest_of(b"content")
@@ -128,7 +139,12 @@ def beside(tmp_path: Path) -> tuple[Cache, Blobs, Nearby]:
     blobs, nearby = Blobs(tmp_path / "server"), Nearby(None)
     nearby.prove(blobs.write_probe())
     mine = Cache(
-        StateDirectory(tmp_path), Transfer("token"), "python3", BlobCache(tmp_path / "blobs"), nearby
+        StateDirectory(tmp_path),
+        Transfer("token"),
+        "python3",
+        BlobCache(tmp_path / "blobs"),
+        NOTHING_AHEAD,
+        nearby,
     )
     return mine, blobs, nearby
 
@@ -211,21 +227,3 @@ async def test_nothing_is_handed_over_to_a_server_that_does_not_answer_that(tmp_
     source = tmp_path / "saved"
     source.write_bytes(b"content")
     assert not await cache.hand_over(digest_of(b"content"), source, Claim("one", 1))
-
-
-def test_the_runtime_of_last_time_is_the_latest_that_is_whole_and_compiled_for_this_python(
-    tmp_path: Path,
-) -> None:
-    state = StateDirectory(tmp_path)
-    transfer, blobs = Transfer("token"), BlobCache(tmp_path / "blobs")
-    ours, others = (Cache(state, transfer, name, blobs) for name in ("python3", "another"))
-    state.open()
-    assert ours.last_runtime() is None
-    for at, name in enumerate(("a", "b", "c")):
-        home = tmp_path / "runtime" / (name * 64)
-        home.mkdir()
-        if name != "c":
-            ours._mark(home).touch()
-        os.utime(home, (at, at))
-    assert (ours.last_runtime(), others.last_runtime()) == ("sha256:" + "b" * 64, None)
-    state.close()

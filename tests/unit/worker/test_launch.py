@@ -15,6 +15,7 @@ import farhand_worker.__main__ as program
 from farhand_worker.address import parse
 from farhand_worker.launch import FIRST, Launched, launch
 from farhand_worker.options import Options
+from farhand_worker.runtimes import Runtimes
 from farhand_worker.state import StateDirectory, carriers
 from farhand_worker.trees import LINUX
 from tests.harness.waiting import eventually
@@ -64,6 +65,29 @@ def test_warden_and_stem_are_there_before_the_agent_and_end_when_it_never_comes(
     assert gone(stem)
     assert gone(launched.warden.pid)
     launched.close()
+
+
+def test_the_stem_loads_the_runtime_of_last_time_before_there_is_an_agent(tmp_path: Path) -> None:
+    path, loaded = tmp_path / "state", tmp_path / "loaded"
+    runtimes = Runtimes(path / "runtime", sys.executable)
+    digests = [f"sha256:{name * 64}" for name in "ab"]
+    for digest in digests:
+        sdk = runtimes.home(digest) / "farhand" / "sdk"
+        sdk.mkdir(parents=True)
+        (sdk / "stem.py").touch()
+        (sdk / "engine.py").write_text(f"open({str(loaded)!r}, 'w').close()")
+    runtimes.mark(runtimes.home(digests[0])).touch()
+    launched, state = launched_in(path)
+    try:
+        eventually(loaded.exists)
+        for _ in range(2):  # what comes to be known later is for the agent to say
+            stem = launched.take()
+            assert stem is not None
+            assert stem.runtime == runtimes.home(digests[0])
+            launched._has_runtime(runtimes.home(digests[1]))
+    finally:
+        launched.close()
+        state.close()
 
 
 def test_they_end_when_their_process_is_killed_before_there_is_an_agent(tmp_path: Path) -> None:

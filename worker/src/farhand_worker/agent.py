@@ -10,7 +10,6 @@ import shutil
 import signal
 from typing import Any, Coroutine, List, Optional, Set
 
-from .address import BadAddress
 from .allocation import leads
 from .attendance import Attendance
 from .blobs import BlobCache, NotFetched
@@ -58,7 +57,9 @@ class Agent:
         self._environ, self._withheld = user_environment(os.environ, options.pass_env)
         self._transfer = Transfer(options.token, pin=options.pin, artifacts=options.artifacts)
         self._nearby = Nearby(None if options.beside_server else options.shared_paths)
-        self._cache = Cache(state, self._transfer, options.python, _blobs(options, state), self._nearby)
+        self._cache = Cache(
+            state, self._transfer, options.python, _blobs(options, state), launched.ahead, self._nearby
+        )
         self._pool = Pool(state, options.python, self._environ, max(1, options.parallel))
         self._holdings = Holdings(
             state, self._cache, self._pool, options.checkout or options.cwd, self._settled, self._background
@@ -282,9 +283,10 @@ class Agent:
 
     def _take_over(self) -> None:
         """Have what was started before this agent was loaded."""
+        stem = self._launched.take()
         self._have_warden(self._launched.warden)
-        if self._launched.stem is not None:
-            self._pool.adopt(self._launched.stem)
+        if stem is not None:
+            self._pool.adopt(stem)
 
     def _have_warden(self, process: WardenProcess) -> None:
         link = WardenLink(process, self._pool.warden_message, self._warden_ended)
@@ -331,13 +333,12 @@ class Agent:
         """Have the runtime ready that the server is likely to name: that of last time, or its own now."""
         await self._cache.trim()
         try:
-            self._transfer.address = self._options.address()
-            digest = self._cache.last_runtime() or await self._cache.current_runtime()
+            digest = await self._cache.ahead()
             if digest is not None:
                 runtime = await self._cache.runtime(digest)
                 if self._holdings.runtime in ("", digest):
                     self._pool.prepare(runtime)
-        except (BadAddress, NotFetched, OSError) as error:
+        except (NotFetched, OSError) as error:
             _log.debug("no runtime ahead: %s", error)  # the dial says what is wrong, and it is fetched then
 
     async def _prefetch(self, runtime: str) -> None:

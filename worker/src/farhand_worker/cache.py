@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import subprocess
-import sys
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import MAGIC_NUMBER, cache_from_source
 from pathlib import Path
-from typing import Any, Awaitable, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Awaitable, Callable, Dict, Mapping, Optional, Sequence, Set
 
+from .ahead import Ahead
 from .blobs import BlobCache, NotFetched, hex_of
 from .checkout import Checkout
 from .digests import file_digest
 from .inquiries import NotAnswered
 from .nearby import Nearby
+from .runtimes import ROUTE, Runtimes, newest_first
 from .state import StateDirectory
 from .transfer import Claim, Corrupt, Transfer, TransferFailed
 from .unpacking import remove_tree, unpack
@@ -26,7 +25,6 @@ from .unpacking import remove_tree, unpack
 TREES_MAX = 20
 """Unpacked bundles (and runtimes) that are kept."""
 
-_RUNTIME = "/api/v1/workers/runtime"
 _TRIES = 6
 _FORBIDDEN = 403
 _MISMATCH = 422
@@ -46,6 +44,7 @@ class Cache:
         transfer: Transfer,
         python: str,
         blobs: BlobCache,
+        ahead: Ahead,
         nearby: Optional[Nearby] = None,
     ) -> None:
         self._state = state
@@ -53,6 +52,8 @@ class Cache:
         self._transfer = transfer
         self._nearby = nearby
         self._python = python
+        self._ahead = ahead
+        self._runtimes = Runtimes(state.runtimes, python)
         self._threads = ThreadPoolExecutor(4, "transfer")
         self._uploading = ThreadPoolExecutor(4, "upload")  # apart: no job waits behind them for its code
         self._running: Dict[str, asyncio.Task[Path]] = {}
@@ -64,20 +65,9 @@ class Cache:
         """The directory of the unpacked and compiled runtime."""
         return await self._kept("runtime " + digest, lambda: self._fetch_runtime(digest))
 
-    def last_runtime(self) -> Optional[str]:
-        """The digest of the runtime that was in use here last, if it is still here and ready."""
-        kept = _newest_first(self._state.path / "runtime")
-        return next((f"sha256:{home.name}" for home in kept if self._mark(home).exists()), None)
-
-    async def current_runtime(self) -> Optional[str]:
-        """The digest of the runtime that the server has now, where that can be learnt."""
-
-        def learn() -> Optional[str]:
-            with contextlib.suppress(TransferFailed):
-                return self._transfer.digest_at(_RUNTIME)
-            return None
-
-        return await asyncio.get_running_loop().run_in_executor(self._threads, learn)
+    async def ahead(self) -> Optional[str]:
+        """The digest of the runtime that was looked for ahead of any server's word."""
+        return await asyncio.shield(asyncio.wrap_future(self._ahead.found))
 
     async def bundle(self, digest: str, claim: Claim) -> Path:
         """The directory of an unpacked, read-only bundle."""
@@ -221,20 +211,18 @@ class Cache:
         return await asyncio.shield(task)
 
     async def _fetch_runtime(self, digest: str) -> Path:
-        home = self._state.path / "runtime" / hex_of(digest)
-        mark = self._mark(home)
+        home = self._runtimes.home(digest)
+        mark = self._runtimes.mark(home)
+        if not mark.exists():
+            await self.ahead()  # which may be fetching it
         if not mark.exists():
             if not home.exists():
-                await self._unpack(_RUNTIME, digest, home)
-            if not await self._in_thread(lambda: self._came_compiled(home)):
+                await self._unpack(ROUTE, digest, home)
+            if not await self._in_thread(lambda: self._runtimes.came_compiled(home)):
                 await self._in_thread(lambda: self._compile(home))
             mark.touch()
         os.utime(home)
         return home
-
-    def _mark(self, home: Path) -> Path:
-        """What says of a runtime that it is whole, and compiled for our interpreter."""
-        return home / f".compiled-{hashlib.sha256(self._python.encode()).hexdigest()[:12]}"
 
     async def _fetch_bundle(self, digest: str, claim: Claim) -> Path:
         home = self._state.path / "bundles" / hex_of(digest)
@@ -296,10 +284,6 @@ class Cache:
     async def _in_thread(self, work: Callable[[], object]) -> Optional[object]:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
-    def _came_compiled(self, home: Path) -> bool:
-        """Whether the server's Python had compiled all of it as ours would."""
-        return os.path.realpath(self._python) == os.path.realpath(sys.executable) and is_compiled(home)
-
     def _compile(self, home: Path) -> None:
         """Compile once for all engines; they then never look at a source file's time."""
         command = [self._python, "-I", "-S", "-m", "compileall", "-q"]
@@ -324,26 +308,6 @@ class Cache:
 
     def _trim(self) -> None:
         self._blobs.trim()
-        for parent in (self._state.path / "bundles", self._state.path / "runtime"):
-            for path in _newest_first(parent)[TREES_MAX:]:
+        for parent in (self._state.path / "bundles", self._state.runtimes):
+            for path in newest_first(parent)[TREES_MAX:]:
                 remove_tree(path)
-
-
-def is_compiled(home: Path) -> bool:
-    """Whether each module of a tree has its compiled form beside it, made by the Python that runs this."""
-    for source in home.rglob("*.py"):
-        try:
-            with open(cache_from_source(str(source), optimization=""), "rb") as compiled:
-                if compiled.read(len(MAGIC_NUMBER)) != MAGIC_NUMBER:
-                    return False
-        except OSError:
-            return False
-    return True
-
-
-def _newest_first(directory: Path) -> List[Path]:
-    found: List[Tuple[float, Path]] = []
-    for path in directory.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # what is just arriving changes its name
-            found.append((path.stat().st_mtime, path))
-    return [path for _, path in sorted(found, reverse=True)]

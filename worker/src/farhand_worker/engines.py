@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .engine import Command, Ended, Engine, Key, Occupant
 from .environment import engine_environment
 from .forking import CHANNEL_FD
-from .launch import Planted
+from .planting import Planted
 from .state import StateDirectory
 from .stems import Stem, Stems
 from .warden_link import WardenLink
@@ -70,7 +70,7 @@ class Pool:
 
     def adopt(self, planted: Planted) -> None:
         """Take over the stem that was begun before there was a pool: it is the first of these engines."""
-        self._stems.adopt(planted.python, lambda stem: self._new_stem(stem, planted.output))
+        self._stems.adopt(planted, lambda stem: self._new_stem(stem, planted.output))
 
     def plant(self) -> None:
         """Engines will be needed: load what can be loaded before there is a runtime."""

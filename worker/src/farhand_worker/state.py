@@ -28,8 +28,8 @@ class StateDirectory:
     begins with the identity, so that what an earlier agent's engines left running is known by it.
 
     ``spool`` is where reports wait, ``scratch`` where jobs have their working directories, ``blobs`` where
-    what was fetched lies by digest; ``outgoing`` has what jobs have saved, a directory an attempt, until that
-    is recorded.
+    what was fetched lies by digest, and ``runtimes`` what engines run; ``outgoing`` has what jobs have saved,
+    a directory an attempt, until that is recorded.
     """
 
     def __init__(self, path: Path) -> None:
@@ -38,6 +38,7 @@ class StateDirectory:
         self.scratch = path / "scratch"
         self.blobs = path / "blobs"
         self.outgoing = path / "outgoing"
+        self.runtimes = path / "runtime"
         self.instance = secrets.token_hex(8)
         self.identity = ""
         self.previous: Optional[str] = None

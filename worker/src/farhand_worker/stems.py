@@ -10,12 +10,11 @@ server's runtime, and with an interpreter in which stems keep ending.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
-from .planting import Interpreter, command_of, first_line, interpreter_of
+from .planting import Interpreter, Planted, command_of, first_line, has_stem, interpreter_of, second_line
 
 if TYPE_CHECKING:
     from .engine import Ended, Engine, Occupant
@@ -88,9 +87,10 @@ class Stems:
         else:
             self.of(self._runtime)
 
-    def adopt(self, python: Interpreter, take: Callable[[Occupant], Engine]) -> None:
+    def adopt(self, planted: Planted, take: Callable[[Occupant], Engine]) -> None:
         """Have the stem that was begun before there was a pool to begin one. It knows what to load."""
-        self._stem = stem = Stem(python, self._failed)
+        self._stem = stem = Stem(planted.python, self._failed)
+        stem.runtime = planted.runtime
         stem.engine = take(stem)
 
     def _plant(self) -> None:
@@ -103,19 +103,18 @@ class Stems:
 
     def of(self, runtime: Path) -> str:
         """The engine id of the stem to fork from, which may still be starting; empty where there is none."""
-        sdk = runtime / "farhand" / "sdk"
-        has_stem = (sdk / "stem.py").exists()
-        if self._stem is not None and not (has_stem and self._is_good(self._stem, runtime)):
+        wanted = has_stem(runtime)
+        if self._stem is not None and not (wanted and self._is_good(self._stem, runtime)):
             self._retire(self._stem)
         self._runtime = runtime
-        if has_stem:
+        if wanted:
             self._plant()
         stem = self._stem
         if stem is None or stem.engine is None or not stem.serves:
             return ""
         if stem.runtime is None:
             stem.runtime = runtime
-            self._say(stem.engine, json.dumps({"entry": str(sdk / "engine.py")}))
+            self._say(stem.engine, second_line(runtime))
         return stem.engine.id
 
     def asked(self, engine: Engine) -> None:
