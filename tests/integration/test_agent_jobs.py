@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -263,3 +264,25 @@ async def test_a_thousand_lines_arrive_once_and_in_order(server: FakeServer, age
     await server.assign("j", "for i in range(1000): log(str(i))")
     await server.ended("j")
     assert server.record("j").texts() == [str(i) for i in range(1000)]
+
+
+@pytest.mark.fault("3.60")
+async def test_few_descriptors_by_default_hold_up_no_worker_of_many_slots(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    """Some systems begin with 256. Engines keep the limit that the worker was started with."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nulimit -S -n 64\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    agent = AgentProcess(
+        server, tmp_path / "state", "--parallel", "30", "--python", sys.executable, python=str(python)
+    ).start()
+    try:
+        names = [f"j{number}" for number in range(25)]
+        for name in names:
+            await server.assign(name, "import resource\nlog(str(resource.getrlimit(7)[0]))\noutcomes.get()")
+        await until(lambda: all(server.record(name).texts() for name in names), "all of them run at once")
+        assert {server.record(name).texts()[0] for name in names} == {"64"}
+        assert "Traceback" not in agent.log
+    finally:
+        agent.close()

@@ -98,7 +98,7 @@ def _has(inventory: dict[str, Any]) -> str:
 
 
 def _state(worker: dict[str, Any]) -> str:
-    if worker["needs_token"]:
+    if worker.get("needs_token"):  # a server of before does not say it
         return f"{worker['state']}, needs a new token"
     if worker["draining"] and worker["state"] == "online":
         return "drained" if worker["drained"] else "draining"

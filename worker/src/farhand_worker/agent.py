@@ -16,6 +16,7 @@ from .blobs import BlobCache, NotFetched
 from .cache import Cache
 from .checkout import Checkout
 from .clock import wall_now
+from .descriptors import make_room
 from .dial import DialRefused
 from .engines import Pool
 from .environment import user_environment
@@ -354,6 +355,7 @@ def work(options: Options, state: StateDirectory, launched: Launched) -> int:
 
 
 async def _serve(options: Options, state: StateDirectory, launched: Launched) -> int:
+    make_room()
     agent = Agent(options, state, launched)
     gc.freeze()  # what is loaded stays: each look for garbage would go through it
     gc.set_threshold(_GARBAGE)

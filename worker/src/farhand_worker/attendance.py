@@ -162,6 +162,8 @@ class Attendance:
             return f"the connection broke: {error}"
         except (SessionOver, NotConnected, ProtocolViolation, BadAddress) as error:
             return str(error)
+        except OSError as error:  # of this machine, such as a spool that cannot be read: its jobs go on
+            return f"something is wrong here: {error}"
         finally:
             if self._session is not None:
                 self.since = wall_now()
