@@ -161,16 +161,13 @@ class Recalls:
 
     def look(self) -> None:
         """Slots may be free, and nothing in the queue is for them."""
-        if self._fleet.running_ahead and self._timer is None and self._idle():
+        if self._fleet.running_ahead and self._timer is None and any(self._fleet.with_room()):
             self._timer = asyncio.get_running_loop().call_later(RECALL_AFTER_S, self._recall)
-
-    def _idle(self) -> list[Member]:
-        return [member for member in self._fleet if member.takes_work and member.candidate.room > 0]
 
     def _recall(self) -> None:
         """Ask the later half of what waits on each slot back, as far as there are free ones for it."""
         self._timer = None
-        idle = [] if self._holding_back() else self._idle()
+        idle = [] if self._holding_back() else list(self._fleet.with_room())
         free = sum(member.candidate.room for member in idle)
         for member in list(self._fleet.running_ahead):
             for waiting in member.waiting:

@@ -34,6 +34,7 @@ class Fleet:
         self._able: dict[Ask, list[Member]] = {}
         self._blocked: set[Member] = set()
         self._readers: dict[str, Counter[str]] = {}
+        self._stirred: set[Member] = set()
         self.running_ahead: set[Member] = set()
         """The workers on which something waits behind another."""
 
@@ -48,13 +49,15 @@ class Fleet:
         """The member of that name, made if there is none."""
         known = self._members.get(name)
         if known is None:
-            known = self._members[name] = Member(name).watched(self._able.clear)
+            known = self._members[name] = Member(name).watched(self._able.clear, self._stirred.add)
             self._able.clear()
         return known
 
     def forget(self, name: str) -> None:
         """Have no member of that name any more."""
-        self._members.pop(name, None)
+        member = self._members.pop(name, None)
+        if member is not None:
+            self._stirred.discard(member)
         self._able.clear()
 
     def candidates(self) -> list[Candidate]:
@@ -71,6 +74,15 @@ class Fleet:
                 if member.state != OFFLINE and refuse_ever(ask, member.candidate) is None
             ]
         return found
+
+    def with_room(self) -> Iterator[Member]:
+        """The workers that take work and have a free slot. Those that had none when this was asked last, and
+        to which nothing has happened since, are not looked at again."""
+        for member in list(self._stirred):
+            if member.takes_work and member.candidate.room > 0:
+                yield member
+            else:
+                self._stirred.discard(member)
 
     def given_back(self) -> set[str]:
         """The workers with a free slot that a blocked run has given back and no call has taken since."""

@@ -121,12 +121,18 @@ class Member:
     _reserved: Reservation | None = None
     _candidate: Candidate | None = None
     _changed: Callable[..., None] = _nobody
+    _stirred: Callable[..., object] = _nobody
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
         if name in _SEEN:
-            object.__setattr__(self, "_candidate", None)
+            self._stir()
             self._changed()
+
+    def _stir(self) -> None:
+        """What is free here may be otherwise now."""
+        object.__setattr__(self, "_candidate", None)
+        self._stirred(self)
 
     @property
     def draining(self) -> bool:
@@ -232,45 +238,47 @@ class Member:
 
     def reserve(self, reservation: Reservation | None) -> None:
         """Keep what it has for a job, or for nobody any more."""
-        self._reserved, self._candidate = reservation, None
+        self._reserved = reservation
+        self._stir()
 
     def promise(self, job: Job, fell_back: bool = False) -> None:
         """Count a job as taken while its lease is being made."""
         devices = () if fell_back else ("",) * (job.ask.gpus or 0)
         self.promises[job.id] = Lease(job.ask, devices, depth=job.depth)
-        self._candidate = None
+        self._stir()
 
     def promise_to_go_on(self, job: Job) -> None:
         """Count the slot and cores that a blocked job is to have again."""
         self.promises[job.id] = Lease(Ask(cpus=job.ask.cpus), depth=job.depth)
-        self._candidate = None
+        self._stir()
 
     def settle(self, job_id: str) -> None:
         """The lease was made, or was not."""
         self.promises.pop(job_id, None)
-        self._candidate = None
+        self._stir()
 
     def joined(self, line: int) -> None:
         """The lease of one who is to share a slot was made, or was not."""
         self.joining[line] -= 1
         if not self.joining[line]:
             del self.joining[line]
+        self._stir()
 
     def hold(self, holding: Holding) -> None:
         """Count a lease."""
         self.holdings[holding.lease] = holding
         self.lines.setdefault(holding.job.line, {})[holding.lease] = holding
-        self._candidate = None
+        self._stir()
 
     def part_with(self, lease: int) -> None:
         """The end of a lease is being recorded: what it takes is free for one that is recorded after it."""
         self.parting.add(lease)
-        self._candidate = None
+        self._stir()
 
     def keep(self, lease: int) -> None:
         """The end of a lease was not recorded."""
         self.parting.discard(lease)
-        self._candidate = None
+        self._stir()
 
     def drop(self, lease: int) -> None:
         """Count a lease no more."""
@@ -281,11 +289,12 @@ class Member:
             if not line:
                 del self.lines[holding.job.line]
         self.parting.discard(lease)
-        self._candidate = None
+        self._stir()
 
-    def watched(self, changed: Callable[[], None]) -> Member:
-        """Have ``changed`` called when placement may decide otherwise because of what this worker is."""
-        self._changed = changed
+    def watched(self, changed: Callable[[], None], stirred: Callable[[Member], object]) -> Member:
+        """Have ``changed`` called when placement may decide otherwise because of what this worker is, and
+        ``stirred`` also when what it has to do is otherwise."""
+        self._changed, self._stirred = changed, stirred
         return self
 
 

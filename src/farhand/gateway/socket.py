@@ -25,6 +25,7 @@ from ..engine.reports import Reports
 from ..engine.tunnels import Tunnels
 from ..errors import FarhandError, StaleLease
 from ..model import LOCAL_WORKER
+from .frames import encode
 from .session import CLOSED, GREETING, Session
 
 log = logging.getLogger("farhand")
@@ -85,7 +86,7 @@ class Socket:
         elif self._session.state != CLOSED:
             if type(message) is protocol.Outcome and self._credential.name == LOCAL_WORKER:
                 message = self._needs.seen(message)
-            self._outgoing.put_nowait(protocol.encode(message))
+            self._outgoing.put_nowait(encode(message))
 
     def expect(self, job: str, lease: int) -> None:
         """An assign was sent; close the session unless it is accepted in time."""

@@ -103,3 +103,28 @@ def test_the_holder_is_told_under_its_lease_when_it_is_connected(fleet: Fleet) -
     fleet.send_to_holder("j1", lambda lease: protocol.Cancel("j1", lease))
     fleet.send_to_holder("nobody's", lambda lease: protocol.Cancel("nobody's", lease))
     assert link.sent == [protocol.Cancel("j1", 7)]
+
+
+def test_a_busy_worker_is_looked_at_again_once_something_happens_there(fleet: Fleet) -> None:
+    def with_room() -> list[str]:
+        return [member.name for member in fleet.with_room()]
+
+    box, other = fleet.member("box"), fleet.member("other")
+    assert with_room() == []
+    box.parallel, box.state, box.link = 1, ONLINE, FakeLink()
+    assert with_room() == ["box"]
+    fleet.hold(box, a_job("j1"), 7)
+    assert with_room() == []
+    assert fleet._stirred == set()
+    box.part_with(7)
+    assert with_room() == ["box"]
+    box.keep(7)
+    assert with_room() == []
+    fleet.release("j1", 7)
+    assert with_room() == ["box"]
+    box.drained_by = "somebody"
+    assert with_room() == []
+    other.parallel, other.state, other.link = 1, ONLINE, FakeLink()
+    assert with_room() == ["other"]
+    fleet.forget("other")
+    assert with_room() == []
