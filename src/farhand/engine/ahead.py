@@ -119,8 +119,12 @@ class Ahead:
         return self._seen.get(_kind(job), Seen())
 
     def room(self, job: Job, member: Member) -> int:
-        """How many like ``job`` may wait on one slot of a worker, behind the one that runs."""
-        if not member.ahead or not is_plain(job) or not member.takes_work or member.reserved is not None:
+        """How many like a queued ``job`` may wait on one slot of a worker, once that has it."""
+        return 0 if job.attempt else self.room_behind(job, member)
+
+    def room_behind(self, job: Job, member: Member) -> int:
+        """How many like ``job``, which has a slot of a worker, may wait there behind it."""
+        if not member.ahead or not _shares(job) or not member.takes_work or member.reserved is not None:
             return 0
         return min(member.ahead, self._of(job).room)
 
@@ -187,11 +191,16 @@ def _ask_back(member: Member, waiting: list[Holding]) -> int:
 
 
 def is_plain(job: Job) -> bool:
-    """Whether a run or call may share a slot: it comes for the first time, and needs neither a GPU nor an
-    engine of its own, nor is it one of a few that may be under way."""
+    """Whether a run or call may wait on a slot behind another: for the first time, and see `_shares`."""
+    return not job.attempt and _shares(job)
+
+
+def _shares(job: Job) -> bool:
+    """Whether others may share its slot: it needs neither a GPU nor an engine of its own, nor is it one of a
+    few that may be under way."""
     settings = job.settings
     return job.kind in SENT_AHEAD and not (
-        job.attempt or job.ask.gpus or settings.isolated or settings.max_concurrent is not None
+        job.ask.gpus or settings.isolated or settings.max_concurrent is not None
     )
 
 

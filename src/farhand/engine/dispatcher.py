@@ -12,7 +12,6 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -254,8 +253,8 @@ class Dispatcher(Service):
             there = len(left) + member.joining[line] - 1
             if there < 0 or any(holding.job.blocked for holding in left) or self._waits_to_go_on(member):
                 continue
-            like = replace(left[0].job if left else last.job, attempt=0)
-            most = self._ahead.room(like, member)
+            like = left[0].job if left else last.job
+            most = self._ahead.room_behind(like, member)
             lane = self._ahead.next_for(member, like) if there <= most // 2 else None
             if lane is not None:
                 self._hand_over(self._send_ahead(like, lane, member, most - there, line))

@@ -24,6 +24,7 @@ from .moves import (
     move_call,
     move_job,
     move_run,
+    put_job,
 )
 from .rows import optional_json
 from .tasks import outcome_body
@@ -287,7 +288,7 @@ _FINISH = {"run": _finish_run, "call": _finish_call, HOOK: _finish_call, SERVICE
 
 
 def _end_job(connection: Connection, job: Job, verdict: Verdict, stored: Job | None) -> None:
-    move_job(
+    put_job(
         connection,
         job,
         "ended",

@@ -136,18 +136,25 @@ def add_notes(connection: Connection, notes: Sequence[Note]) -> None:
 
 def move_job(connection: Connection, job: Job, to: str, since: Job | None = None, **columns: Any) -> Job:
     """The job in state ``to``; what is stored, ``since`` or itself, must still be as it was read."""
+    put_job(connection, job, to, since, **columns)
+    return JOBS.changed(job, {**columns, "state": to})
+
+
+def put_job(connection: Connection, job: Job, to: str, since: Job | None = None, **columns: Any) -> None:
+    """As `move_job`, for whoever has no use for the record."""
     advance(JOB, job.state, to)
     columns["state"] = to
     before = since or job
-    return _write_job(connection, before, JOBS.changes(before, job) | columns, JOBS.changed(job, columns))
+    _write_job(connection, before, JOBS.changes(before, job) | columns)
 
 
 def change_job(connection: Connection, job: Job, **columns: Any) -> Job:
     """The job with other columns, in the state and under the lease it was read with."""
-    return _write_job(connection, job, columns, JOBS.changed(job, columns))
+    _write_job(connection, job, columns)
+    return JOBS.changed(job, columns)
 
 
-def _write_job(connection: Connection, stored: Job, columns: dict[str, Any], after: Job) -> Job:
+def _write_job(connection: Connection, stored: Job, columns: dict[str, Any]) -> None:
     names, values = JOBS.assignments(columns)
     moved = connection.execute(
         f"UPDATE jobs SET {names} WHERE id = ? AND state = ? AND coalesce(lease, 0) = ?",
@@ -155,7 +162,6 @@ def _write_job(connection: Connection, stored: Job, columns: dict[str, Any], aft
     )
     if moved.rowcount != 1:
         raise IllegalTransition(f"job {stored.id} is no longer {stored.state} under lease {stored.lease}")
-    return after
 
 
 def change_attempt(connection: Connection, job: Job, **columns: Any) -> None:
