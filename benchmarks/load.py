@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 _LOOK_S = 0.02
 """Each look costs the server a millisecond, which is not what is measured."""
 
+RARELY_S = 0.5
 SELDOM_S = 0.05
 ENDED = frozenset({"completed", "failed", "cancelled", "crashed"})
 

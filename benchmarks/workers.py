@@ -17,7 +17,7 @@ import psutil
 from farhand.cli.client import Client
 from farhand.cli.stage import Stage
 
-from .load import ENDED, SELDOM_S, Caller, start_runs
+from .load import ENDED, RARELY_S, SELDOM_S, Caller, start_runs
 from .processes import agent_of, cpu_s
 
 _FILE_BYTES = 128 * 1024 * 1024
@@ -73,7 +73,7 @@ def _megabytes(stage: Stage, caller: Caller) -> dict[str, float]:
     server = stage.programs[0].process.pid
     agents = [agent_of(state) for state in (stage.home / "local", stage.directory / "bench" / "state")]
     before = cpu_s(server), sum(map(cpu_s, agents))
-    took_s = caller.finish("remote_megabytes", SELDOM_S, count=count)
+    took_s = caller.finish("remote_megabytes", RARELY_S, count=count)
     return {
         "remote_megabyte": 2 * count * 1024 * 1024 / 1e6 / took_s,
         "megabyte_server": (cpu_s(server) - before[0]) / count * 1e3,

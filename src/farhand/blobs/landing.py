@@ -55,10 +55,14 @@ class Landing:
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        make_directory(place.parent)
         self._path = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
-        self._file = self._path.open("xb", buffering=0)
+        try:
+            self._file = self._path.open("xb", buffering=0)
+        except FileNotFoundError:
+            make_directory(place.parent)
+            self._file = self._path.open("xb", buffering=0)
         self._hash = hashlib.sha256()
+        self._settled = False
         self.size = 0
 
     def __enter__(self) -> Landing:
@@ -68,7 +72,8 @@ class Landing:
         try:
             self._file.close()
         finally:
-            self._path.unlink(missing_ok=True)
+            if not self._settled:
+                self._path.unlink(missing_ok=True)
 
     def write(self, chunks: Sequence[bytes]) -> None:
         """Add what came next."""
@@ -78,6 +83,7 @@ class Landing:
         """Make it the blob, on disk when this returns. Raises `DigestMismatch`."""
         check(self._hash.hexdigest(), digest)
         settle(self._file.fileno(), self._path, self._place)
+        self._settled = True
 
 
 def land(place: Path, pieces: Iterable[Sequence[bytes]], digest: str) -> int:

@@ -21,7 +21,7 @@ def write_blob(directory: Path, chunks: Iterable[bytes], synced: bool = True) ->
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = directory / f".new-{os.getpid()}-{os.urandom(8).hex()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    hasher = _sha256()
+    hasher = new_sha256()
     size = 0
     try:
         with os.fdopen(fd, "wb") as file:
@@ -39,8 +39,8 @@ def write_blob(directory: Path, chunks: Iterable[bytes], synced: bool = True) ->
     return DIGEST_PREFIX + hasher.hexdigest(), size
 
 
-def _sha256() -> Any:
-    """A new hash: OpenSSL's, loaded for the first, since small values have no use for it."""
+def new_sha256() -> Any:
+    """A new SHA-256: OpenSSL's, loaded for the first, since small values have no use for it."""
     try:
         from _hashlib import openssl_sha256  # noqa: PLC0415
     except ImportError:

@@ -14,18 +14,23 @@ import copyreg
 from collections import OrderedDict
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 try:
     from _blake2 import blake2b
 except ImportError:  # an interpreter that has it elsewhere; hashlib loads OpenSSL, which takes 4 ms
     from hashlib import blake2b
 
+from .blobfiles import new_sha256
+
 Identify = Callable[[Any], Optional[str]]
 """Tells the key of the call whose result a value is, or None."""
 
 _DIGEST_BYTES = 16
 _INLINE_BYTES = 64
+_LARGE_BYTES = 64 * 1024
+"""From here on it is SHA-256: processors have instructions for that, and the value's file needs it too."""
+
 _NO_CYCLE = 1 << 30
 
 
@@ -42,7 +47,11 @@ def _octets(value: bytes) -> bytes:
     return b"b%d:%b" % (len(value), value) if len(value) <= _INLINE_BYTES else b"B" + _digest(value)
 
 
-def _digest(content: bytes) -> bytes:
+def _digest(content: Union[bytes, bytearray]) -> bytes:
+    if len(content) >= _LARGE_BYTES:
+        found = new_sha256()
+        found.update(content)
+        return bytes(found.digest()[:_DIGEST_BYTES])
     return blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -54,7 +63,7 @@ _SCALARS: Dict[type, Callable[[Any], bytes]] = {
     complex: lambda value: b"c%b;" % repr(value).encode("ascii"),
     str: _text,
     bytes: _octets,
-    bytearray: lambda value: b"y" + _digest(bytes(value)),
+    bytearray: lambda value: b"y" + _digest(value),
 }
 _ALWAYS_BY_CONTENT = frozenset({type(None), bool, int, float, complex})
 

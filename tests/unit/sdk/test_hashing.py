@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from farhand.sdk.hashing import Unhashable, canonical
+from farhand.sdk.hashing import Unhashable, canonical, digest_of
 
 
 def form(value: Any) -> bytes:
@@ -122,6 +122,15 @@ def test_the_hash_is_the_same_under_any_hash_seed() -> None:
         for seed in ("0", "1", "4242")
     }
     assert len(found) == 1
+
+
+@pytest.mark.parametrize("size", [64 * 1024 - 1, 64 * 1024, 1024 * 1024])
+def test_large_contents_are_told_apart_by_content_and_type(size: int) -> None:
+    content = bytes(size)
+    values = [content, content[:-1] + b"1", content + b"0", bytearray(content), content.decode()]
+    assert len({digest_of([canonical(value, lambda _: None)]) for value in values}) == len(values)
+    assert canonical(bytearray(content), lambda _: None) == canonical(bytearray(content), lambda _: None)
+    assert canonical(content, lambda _: None) == canonical(bytes(size), lambda _: None)
 
 
 def test_an_ordered_dict_is_told_by_its_order() -> None:

@@ -49,7 +49,6 @@ from .transfer import Claim
 from .uploads import Uploads
 from .waking import Waking
 
-_UPLOAD_AGAIN_S = 5.0
 _SOON_S = 0.005
 """So long the report of a call that has ended waits for that of the next on its slot."""
 
@@ -100,9 +99,7 @@ class Holdings:
         self._mute: Set[JobKey] = set()
         self._inquiries = Inquiries(self.send)
         cache.ask = self._inquiries.ask
-        self._uploads = Uploads(
-            cache, background, self.wake, lambda: min(_UPLOAD_AGAIN_S, self.times.heartbeat_s)
-        )
+        self._uploads = Uploads(cache, background, self.wake, lambda: self.times.heartbeat_s)
         self._confirmations = Confirmations(lambda job, lease: self.send(Accepted(job, lease)))
         self._waking = Waking(self.wake)
         self._leavings = Leavings(background)

@@ -12,23 +12,24 @@ from .cache import Cache
 from .reports import Reports
 from .transfer import Claim, TransferFailed
 
+_AGAIN_S = 5.0
 _log = logging.getLogger("farhand.worker")
 
 
 class Uploads:
-    """Those on their way. ``done`` has reports looked at again after each; ``pause_s`` is between tries."""
+    """Those on their way. ``done`` has reports looked at again after each; ``beat_s`` bounds the pauses."""
 
     def __init__(
         self,
         cache: Cache,
         background: Callable[[Coroutine[Any, Any, None]], None],
         done: Callable[[], None],
-        pause_s: Callable[[], float],
+        beat_s: Callable[[], float],
     ) -> None:
         self._cache = cache
         self._background = background
         self._done = done
-        self._pause_s = pause_s
+        self._beat_s = beat_s
         self._under_way: Set[Tuple[str, int, str]] = set()
 
     def want(self, reports: Reports) -> None:
@@ -38,6 +39,10 @@ class Uploads:
             if upload not in self._under_way and digest not in reports.lost:
                 self._under_way.add(upload)
                 self._background(self._bring(reports, digest))
+
+    @property
+    def _again_s(self) -> float:
+        return min(_AGAIN_S, self._beat_s())
 
     async def _bring(self, reports: Reports, digest: str) -> None:
         claim, source = Claim(reports.job, reports.lease), Path(reports.outgoing, hex_of(digest))
@@ -53,8 +58,8 @@ class Uploads:
                 except TransferFailed as error:
                     if reports.gone:
                         return
-                    _log.warning("job %s: %s; trying again in %g s", claim.job, error, self._pause_s())
-                    await asyncio.sleep(self._pause_s())
+                    _log.warning("job %s: %s; trying again in %g s", claim.job, error, self._again_s)
+                    await asyncio.sleep(self._again_s)
                 except (FileNotFoundError, NotFetched):
                     reports.lost.add(digest)  # the lines before the one that names it are good
                     return
