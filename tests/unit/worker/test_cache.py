@@ -159,6 +159,7 @@ async def test_beside_the_server_a_value_is_not_copied_and_what_user_code_gets_i
     assert cache.seen_nearby(digest, [7, 1, 1]) is None, "it is not what the server has seen"
     assert cache.seen_nearby(digest, list(look(blobs.path(digest)))) == blobs.path(digest)
     assert cache.seen_nearby(digest, []) is None
+    assert cache.seen_nearby("../../etc/passwd", [7, 1, 1]) is None
 
 
 async def test_a_value_that_does_not_lie_there_as_it_should_is_fetched(tmp_path: Path) -> None:

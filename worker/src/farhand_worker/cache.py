@@ -105,7 +105,10 @@ class Cache:
         if nearby is None or not nearby.beside or len(seen) != 3:
             return None
         nearby.told(digest, (seen[0], seen[1], seen[2]))
-        return nearby.known(digest)
+        try:
+            return nearby.known(digest)
+        except NotFetched:  # it is no digest: the engine that asks for it is told
+            return None
 
     async def checked_out(self, fingerprint: str, manifest: Mapping[str, str], checkout: Checkout) -> Path:
         """The directory of a read-only copy of what a manifest names. Raises `Differs`."""

@@ -45,14 +45,11 @@ class Uploads:
         return min(_AGAIN_S, self._beat_s())
 
     async def _bring(self, reports: Reports, digest: str) -> None:
-        claim, source = Claim(reports.job, reports.lease), Path(reports.outgoing, hex_of(digest))
+        claim = Claim(reports.job, reports.lease)
         try:
             while not reports.gone:
                 try:
-                    if not (
-                        reports.is_own_value(digest) and await self._cache.hand_over(digest, source, claim)
-                    ):
-                        await self._cache.upload(digest, source, claim)
+                    await self._bring_once(reports, digest, claim)
                     reports.uploaded.add(digest)
                     return
                 except TransferFailed as error:
@@ -66,3 +63,8 @@ class Uploads:
         finally:
             self._under_way.discard((*claim, digest))
             self._done()
+
+    async def _bring_once(self, reports: Reports, digest: str, claim: Claim) -> None:
+        source = Path(reports.outgoing, hex_of(digest))
+        if not (reports.is_own_value(digest) and await self._cache.hand_over(digest, source, claim)):
+            await self._cache.upload(digest, source, claim)
