@@ -92,6 +92,8 @@ def _split(what: str) -> tuple[Path, str | None]:
 
 def load(file: Path) -> ModuleType:
     """The file as a module, with its directory on the path as for ``python FILE``."""
+    from ..sdk.eager import only_reading
+
     file = file.absolute()
     spec = importlib.util.spec_from_file_location(file.stem, file)
     if spec is None or spec.loader is None:
@@ -100,7 +102,7 @@ def load(file: Path) -> ModuleType:
     sys.path.insert(0, str(file.parent))
     sys.modules[file.stem] = module
     try:
-        spec.loader.exec_module(module)
+        only_reading(file.name, spec.loader.exec_module, module)
     except FarhandError:
         raise
     except SystemExit as error:

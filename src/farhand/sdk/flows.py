@@ -24,6 +24,7 @@ from farhand.errors import InvalidParameters, Usage
 
 from . import calls
 from .context import current
+from .eager import check_may_start
 from .hooks import Hooks
 from .options import NAME, DeclaredOptions, FlowOptions, Options, hooks_of, refuse_unknown
 from .parameters import Parameters, shown
@@ -155,6 +156,7 @@ class Flow(Step[F], Generic[F]):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         frame = current()
         if frame is None:
+            check_may_start(self.name)
             return run_script(self, self.parameters.bind(args, kwargs))
         return calls.call(self, frame, args, kwargs)
 

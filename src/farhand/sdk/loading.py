@@ -12,6 +12,8 @@ from typing import Any, List
 
 from farhand.errors import NotFound
 
+from .eager import only_reading
+
 
 def import_roots(root: Path) -> List[str]:
     """The directories a project's modules are imported from: its own, and ``src`` if that is no package."""
@@ -33,7 +35,7 @@ def load(entry: str, root: Path) -> Any:
 
 def import_project_module(name: str, root: Path) -> Any:
     """The project's own module of that name, also where another one has been imported under it."""
-    module = sys.modules.get(name) or importlib.import_module(name)
+    module = sys.modules.get(name) or only_reading(name, importlib.import_module, name)
     origin = getattr(module, "__file__", None)
     if origin is not None and not _is_below(origin, str(root)):
         for base in import_roots(root):
@@ -50,7 +52,7 @@ def _from_file(name: str, path: str) -> Any:
         raise NotFound(f"{path} cannot be imported")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    only_reading(name, spec.loader.exec_module, module)
     return module
 
 

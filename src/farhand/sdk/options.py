@@ -247,7 +247,12 @@ def _name(parameter: str, value: str) -> str:
     return value
 
 
+_NO_LABEL = "device must be a label such as 'gpu' or 'zone=eu', or a list of them"
+
+
 def _labels(device: Labels) -> List[str]:
+    if device is not None and not isinstance(device, (str, list, tuple, set, frozenset)):
+        raise Usage(_NO_LABEL)
     names = [device] if isinstance(device, str) else list(device or ())
     return [_label(name) for name in names]
 
@@ -275,5 +280,5 @@ def _room(value: Optional[int]) -> Optional[int]:
 def _label(value: Any) -> str:
     name = value.split("=", 1)[0] if isinstance(value, str) else ""
     if not NAME.fullmatch(name):
-        raise Usage("device must be a label such as 'gpu' or 'zone=eu', or a list of them")
+        raise Usage(_NO_LABEL)
     return value

@@ -18,6 +18,7 @@ from farhand.errors import NotSerializable
 from . import encoding
 from .channel import refused
 from .context import Frame, Inner, Recorder, Run, enter, set_root
+from .eager import only_reading
 from .processes import read_frame, write_frame
 
 Facts = Dict[str, Any]
@@ -120,21 +121,23 @@ def _import(facts: Facts) -> None:
     if name == "__main__":
         _read_script(facts["main"], file)
         return
-    module = sys.modules.get(name) or importlib.import_module(name)
+    module = sys.modules.get(name) or only_reading(name, importlib.import_module, name)
     if file is not None and getattr(module, "__file__", None) != file:
         spec = importlib.util.spec_from_file_location(name, file)
         if spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
-            spec.loader.exec_module(module)
+            only_reading(name, spec.loader.exec_module, module)
 
 
 def _read_script(name: Optional[str], file: Optional[str]) -> None:
     if name is not None:
-        sys.modules["__main__"] = importlib.import_module(name)
+        sys.modules["__main__"] = only_reading(name, importlib.import_module, name)
         return
     if file is None:
         raise NotSerializable("a process task must stand in a file that its process can import")
     module = ModuleType("__farhand_main__")
     sys.modules["__main__"] = sys.modules["__farhand_main__"] = module
-    module.__dict__.update(runpy.run_path(file, run_name="__farhand_main__"))
+    module.__dict__.update(
+        only_reading(os.path.basename(file), runpy.run_path, file, None, "__farhand_main__")
+    )

@@ -20,7 +20,7 @@ from typing import (
     TypeVar,
 )
 
-from farhand.errors import NotSupported
+from farhand.errors import NotSupported, Usage
 
 from .hooks import Hook, Hooks
 from .metrics import drained
@@ -67,6 +67,10 @@ class Step(Generic[F]):
         *,
         delivers: bool = False,
     ) -> None:
+        if isinstance(function, type) or not callable(function):
+            raise Usage(
+                f"@{self.word} is for functions, and {getattr(function, '__name__', function)!r} is none"
+            )
         functools.update_wrapper(self, function)  # pyright: ignore[reportArgumentType]
         self.function = function
         self.is_coroutine, self.body = _body_of(function, delivers)

@@ -90,10 +90,12 @@ def test_a_failure_is_1_with_the_users_traceback(file: Path) -> None:
         (["flows.py:add", "-p", "a=x"], "a: must be a whole number"),
         (["flows.py:add", "-p", "c=1"], "c: "),
         (["broken.py"], "cannot be imported: ZeroDivisionError"),
+        (["eager.py"], "eager.py calls only as it is imported; put the call under"),
     ],
 )
 def test_what_cannot_be_run_is_2_and_says_why(file: Path, arguments: list[str], said: str) -> None:
     (file.parent / "broken.py").write_text("1 / 0\n")
+    (file.parent / "eager.py").write_text("from one import only\nonly()\n")
     done = run(file, *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr.splitlines()[-1]

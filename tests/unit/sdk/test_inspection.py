@@ -79,6 +79,18 @@ def test_a_module_that_fails_hurts_no_other(root: Path) -> None:
     assert "nowhere_at_all" in errors["missing.py"]
 
 
+def test_a_module_that_calls_its_flow_as_it_is_imported_is_told_where_the_call_belongs(root: Path) -> None:
+    """It would run once more with every import: in a server, on each worker, for each run."""
+    write(root, "etl.py", FLOW.format("etl") + "    open('ran', 'w')\netl()\n")
+    write(root, "fine.py", FLOW.format("fine") + "    return n\nif __name__ == '__main__':\n    fine()\n")
+    found = inspect(root)
+    assert [flow["name"] for flow in found["flows"]] == ["fine"]
+    (trouble,) = found["errors"]
+    words = 'Usage: etl calls etl as it is imported; put the call under `if __name__ == "__main__":`'
+    assert (trouble["file"], trouble["error"]) == ("etl.py", words)
+    assert not (root / "ran").exists()
+
+
 def test_files_are_what_the_flows_reach_and_what_lies_beside_it(root: Path) -> None:
     write(root, "app/etl.py", "from . import helper\nimport shared.deep\n" + FLOW.format("etl"))
     write(root, "app/__init__.py", "")

@@ -52,11 +52,19 @@ def test_a_size_makes_a_call_a_job_of_its_own(given: dict[str, Any], placed: boo
         ({"ram": "much"}, "ram is not a size"),
         ({"ram": 0}, "ram must be at least a megabyte"),
         ({"flavor": "Big One"}, "flavor must be the name of one"),
+        ({"device": 3}, "device must be a label such as 'gpu'"),
     ],
 )
 def test_what_is_no_size_is_refused_with_a_sentence(given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(Usage, match=sentence):
         task(**given)(lambda: None)
+
+
+@pytest.mark.parametrize(("decorate", "word"), [(task, "task"), (flow, "flow")])
+@pytest.mark.parametrize("what", [type("Fit", (), {}), 3])
+def test_what_is_no_function_is_not_decorated(decorate: Any, word: str, what: Any) -> None:
+    with pytest.raises(Usage, match=f"@{word} is for functions, and '?(Fit|3)'? is none"):
+        decorate(what)
 
 
 def test_megabytes_are_rounded_up() -> None:

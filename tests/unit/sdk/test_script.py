@@ -474,3 +474,23 @@ def test_the_streams_are_given_back() -> None:
     before = sys.stdout, sys.stderr
     run_here(lambda: None)
     assert (sys.stdout, sys.stderr) == before
+
+
+def test_a_script_that_the_process_of_its_task_reads_starts_nothing_there(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from farhand import flow, task\n"
+        "@task(process=True)\ndef add(n): return n + 1\n"
+        "@flow\ndef total(): return add(1)\n"
+        "print(total())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env={**os.environ, "FARHAND_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    words = 'script.py calls total as it is imported; put the call under `if __name__ == "__main__":`'
+    assert done.stderr.splitlines()[-1].endswith(words)
+    assert len(list((tmp_path / "home" / "inbox").glob("*.jsonl"))) == 1
