@@ -16,9 +16,12 @@ def on_fork(method: Any) -> Any:
     return known
 
 
-def forget(known: Any) -> None:
-    """What `on_fork` gave is not to be called any more."""
-    _listening.pop(id(known), None)
+def forget(known: Any, listening: Dict[int, Any] = _listening) -> None:
+    """What `on_fork` gave is not to be called any more.
+
+    The dict is an argument because a weak reference may die after the names of this module did, at exit.
+    """
+    listening.pop(id(known), None)
 
 
 def _after_in_child() -> None:
