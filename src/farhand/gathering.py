@@ -1,8 +1,8 @@
 """Connections that send once for each turn of the event loop, whatever was written in it.
 
-A response is written as a head and a body, and a worker is told of several things at once: each write would
-be a system call of its own, in which the store's writer takes the interpreter. And a websocket that is read
-by a task which waits for it already need not stop listening between two frames.
+A response is written as a head and a body: each write would be a system call of its own, in which the store's
+writer takes the interpreter. And a websocket that is read by a task which waits for it already need not stop
+listening between two frames.
 """
 
 from __future__ import annotations
@@ -27,13 +27,17 @@ PATHSEND = "http.response.pathsend"
 RECEIVED_BYTES_MIN = 256 * 1024
 """So much of a large body is awaited before it is looked at."""
 
+_LARGE_BYTES = 64 * 1024
+"""A smaller body comes in a piece or two, whatever is asked of the system for it."""
+
 _READ_BYTES = 1024 * 1024
 
 
 class Gathering:
     """A transport that writes at the end of the loop's turn what was given to it meanwhile.
 
-    Whoever pauses reading and goes on in the same turn, or the next one, has not paused at all.
+    Whoever pauses reading and goes on in the same turn, or the next one, has not paused at all. A websocket
+    writes each frame at once, and waits for no end of the turn.
     """
 
     def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
@@ -44,12 +48,16 @@ class Gathering:
         self._reading = True
         self._reads = True
         self._settling = False
+        self._at_once = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, content: bytes) -> None:
         """Send ``content`` after all that was written before it."""
+        if self._at_once:
+            self._transport.write(content)
+            return
         if not self._written:
             self._loop.call_soon(self.flush)
         self._written.append(content)
@@ -62,6 +70,11 @@ class Gathering:
         if self._written:
             written, self._written, self._size = self._written, [], 0
             self._transport.write(written[0] if len(written) == 1 else b"".join(written))
+
+    def hold_nothing_back(self) -> None:
+        """Send what was written, and from now on whatever is written."""
+        self.flush()
+        self._at_once = True
 
     def close(self) -> None:
         """Send what was written, then close."""
@@ -119,8 +132,15 @@ class GatheringProtocol(HttpToolsProtocol):
         if self.cycle is not before:
             cycle: Any = self.cycle
             cycle.send = FileSending(cycle)
-            self._body_left = _length_of(self.headers)
+            length = _length_of(self.headers)
+            self._body_left = length if length >= _LARGE_BYTES else 0
             self._expect_much()
+
+    def handle_websocket_upgrade(self) -> None:
+        """The connection is a websocket's from now on: what goes together is one frame there."""
+        gathering: Any = self.transport
+        gathering.hold_nothing_back()
+        super().handle_websocket_upgrade()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the request's body has come."""

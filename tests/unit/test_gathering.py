@@ -61,6 +61,15 @@ async def test_much_is_not_held_back(gathering: Gathering, transport: Transport)
     assert len(transport.asked) == 1
 
 
+async def test_a_websocket_has_each_of_its_frames_sent_at_once(
+    gathering: Gathering, transport: Transport
+) -> None:
+    gathering.write(b"HTTP/1.1 101 ")
+    gathering.hold_nothing_back()
+    gathering.write(b"frame")
+    assert transport.asked == [b"HTTP/1.1 101 ", b"frame"]
+
+
 async def test_what_was_written_goes_out_before_the_end(gathering: Gathering, transport: Transport) -> None:
     gathering.write(b"goodbye")
     gathering.close()
