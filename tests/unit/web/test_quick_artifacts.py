@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,12 +17,13 @@ from .fakes import ADMIN, VIEWER, WORKER, FakeServices, caller
 CONTENT = b"0123456789"
 PATH = f"/api/v1/artifacts/{digest_of(CONTENT)}"
 QUICK, DESCRIBED = "7", "+7"
+HOLDING = SimpleNamespace(lease=7, job=SimpleNamespace(args={}, bundle="", fingerprint=""))
 
 
 def _answer(directory: Path, lease: str, who: str | None, method: str, **asked: Any) -> tuple[Any, ...]:
     services = FakeServices(directory)
     services.leases.current.add(("0job1", 7))
-    services.fleet.holders["0job1"] = (services.workers.items[0], None)
+    services.fleet.holders["0job1"] = (services.workers.items[0], HOLDING)
     if asked.get("stored", method != "PUT"):
         services.leases.readable.add(services.blobs.put_bytes(CONTENT))
     headers = {"Farhand-Job": "0job1", "Farhand-Lease": lease, **asked.get("headers", {})}
