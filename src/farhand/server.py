@@ -30,6 +30,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from farhand_worker import protocol
+from farhand_worker.descriptors import make_room
 
 from .config import Config, shown
 from .engine.doctor import SettingShown
@@ -72,9 +73,11 @@ class Server:
         self._say = say
         self._stopping = asyncio.Event()
         self._failure: str | None = None
+        self._files: tuple[int, int] | None = None
 
     def run(self) -> int:
         """Serve until SIGTERM, Ctrl-C or `farhand stop`; returns the exit code."""
+        self._files = make_room()  # each worker, each open page and each transfer is a connection
         return asyncio.run(self.serve())
 
     def stop(self) -> None:
@@ -245,6 +248,7 @@ class Server:
             config.times,
             services.fleet,
             certificate.pin if certificate else "",
+            self._files,
         )
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
+import socket
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from farhand import config
@@ -45,3 +49,27 @@ async def test_a_stop_is_obeyed_while_the_project_is_still_being_read(
         server.stop()
         assert await serving == 0
     assert said == []
+
+
+def test_few_descriptors_by_default_hold_up_no_server_of_many_connections(tmp_path: Path) -> None:
+    """Its own processors keep the limit that it was started with: user code is no server."""
+    (tmp_path / "project").mkdir()
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nulimit -S -n 100\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with deployed(tmp_path, project=tmp_path / "project") as running, contextlib.ExitStack() as open_ones:
+        running.server.send(signal.SIGTERM)
+        running.server.wait()
+        running.server.python = str(python)
+        running.restart()
+        running.wait_for_worker("server", "online")
+        for _ in range(150):
+            open_ones.enter_context(socket.create_connection(("127.0.0.1", running.port)))
+        assert [worker["name"] for worker in running.items("/workers")] == ["server"]
+        limits = {
+            child.rlimit(psutil.RLIMIT_NOFILE)[0]
+            for child in psutil.Process(running.local_pid).children()
+            if "warden.py" in " ".join(child.cmdline())
+        }
+        assert limits == {100}
+        assert "Too many open files" not in running.server.text()

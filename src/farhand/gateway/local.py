@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -54,8 +55,11 @@ class LocalWorker(Service):
         times: Times,
         fleet: Fleet,
         pin: str = "",
+        files: tuple[int, int] | None = None,
     ) -> None:
+        """``files``: how many files user code may have open, where that is other than for this process."""
         super().__init__()
+        self._files = files
         self._directory = home / "local"
         self._url = url
         self._token = token
@@ -129,6 +133,8 @@ class LocalWorker(Service):
                     pass_fds=(reading,),
                     start_new_session=True,
                 )
+            if self._files is not None and sys.platform == "linux":
+                resource.prlimit(process.pid, resource.RLIMIT_NOFILE, self._files)
             os.write(writing, token.encode())
             return process
         finally:
