@@ -128,6 +128,7 @@ class FakeServer:
         self.refusal: Refused | None = None
         self.status: int | None = None
         self.attends = True
+        self.tells_digest = True
         self.gets: list[str] = []
         self.answers_beats = True
         self.acknowledges = True
@@ -285,7 +286,7 @@ class FakeServer:
             status = 401
         elif self.status is None:
             status, content = self._answer(method, path, headers, body)
-        if status == 200 and headers.get("range") == "bytes=0-0":
+        if status == 200 and headers.get("range") == "bytes=0-0" and self.tells_digest:
             status, content, told = 206, content[:1], f"Farhand-Digest: {digest_of(content)}\r\n"
         elif method == "GET":
             self.gets.append(path)

@@ -31,11 +31,11 @@ def runtimes(tmp_path: Path) -> Runtimes:
     return ours
 
 
-def test_the_runtime_of_last_time_is_the_latest_that_is_compiled_for_this_python(runtimes: Runtimes) -> None:
+def test_without_a_server_it_is_the_latest_that_is_compiled_for_this_python(runtimes: Runtimes) -> None:
     told: list[Path] = []
     ahead = Ahead(options(), runtimes, told.append)
     ahead.look()
-    assert ahead.found.result(0) == NEWER
+    assert ahead.found.result(10) == NEWER
     assert told == [runtimes.home(NEWER)]
 
 
@@ -56,3 +56,13 @@ def test_an_address_that_cannot_be_read_is_for_the_dial_to_say(tmp_path: Path) -
     ahead.look()
     assert ahead.found.result(10) is None
     assert told == []
+
+
+def test_whatever_goes_wrong_those_who_wait_are_told(tmp_path: Path) -> None:
+    def broken() -> Address:
+        raise RuntimeError("unforeseen")
+
+    ahead = Ahead(Options(broken, "token", "name", tmp_path), Runtimes(tmp_path, "python3"), lambda _: None)
+    with pytest.raises(RuntimeError):
+        ahead._run()
+    assert ahead.found.result(0) is None

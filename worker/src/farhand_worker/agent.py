@@ -331,7 +331,7 @@ class Agent:
         self._transfer.copy = self._nearby.copy if self._nearby.seen else None
 
     async def _look_ahead(self) -> None:
-        """Have the runtime ready that the server is likely to name: that of last time, or its own now."""
+        """Have the runtime ready that the server is likely to name."""
         await self._cache.trim()
         try:
             digest = await self._cache.ahead()

@@ -1,11 +1,13 @@
 """The runtime that a worker is likely to need, looked for while the agent is loaded.
 
-It is that of last time, or what the server has now, which a thread fetches. That a server is not reached, or
-refuses, is not said here: whoever dials it says so, and a runtime that is named is fetched then.
+It is what the server has now, which a thread asks for and fetches unless it is here; of a server that does
+not answer, that of last time. That a server is not reached, or refuses, is not said here: whoever dials it
+says so, and a runtime that is named is fetched then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -36,19 +38,15 @@ class Ahead:
 
     def look(self) -> None:
         """Begin."""
-        last = self._runtimes.last()
-        if last is not None:
-            self._ready(self._runtimes.home(last))
-            self.found.set_result(last)
-            return
         threading.Thread(target=self._run, name="runtime", daemon=True).start()
 
     def _run(self) -> None:
+        digest = None
         try:
-            digest = self._fetched()
-        except (BadAddress, NotFetched, OSError, BadZipFile):
-            digest = None
-        self.found.set_result(digest)
+            with contextlib.suppress(BadAddress, NotFetched, OSError, BadZipFile):
+                digest = self._fetched()
+        finally:  # whatever went wrong: others wait for it
+            self.found.set_result(digest)
 
     def _fetched(self) -> Optional[str]:
         from .transfer import Transfer, TransferFailed
@@ -56,6 +54,10 @@ class Ahead:
         transfer = Transfer(self._options.token, self._options.address(), self._options.pin)
         try:
             digest = transfer.digest_at(ROUTE)
+        except TransferFailed:
+            digest = None
+        digest = digest or self._runtimes.last()
+        try:
             if digest is not None:
                 self._bring(transfer, digest)
             return digest
@@ -70,6 +72,7 @@ class Ahead:
             transfer.get(ROUTE, digest, archive)
             unpack(archive, home, read_only=False)
             archive.unlink()
-        if self._runtimes.came_compiled(home):
-            self._runtimes.mark(home).touch()
+        mark = self._runtimes.mark(home)
+        if mark.exists() or self._runtimes.came_compiled(home):
+            mark.touch()
             self._ready(home)
