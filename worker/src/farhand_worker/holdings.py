@@ -220,6 +220,11 @@ class Holdings:
         if self.session is not None:
             self.session.wake()
 
+    def wake_now(self) -> None:
+        """The same, and somebody waits for it."""
+        if self.session is not None:
+            self.session.wake_now()
+
     def speaks(self, attempt: HeldJob) -> None:
         """It may have something to report from now on; what waits behind another has not."""
         key = (attempt.assign.job, attempt.assign.lease)

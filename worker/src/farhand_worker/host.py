@@ -38,6 +38,9 @@ class Host(Protocol):
     def wake(self) -> None:
         """There is something new to report."""
 
+    def wake_now(self) -> None:
+        """The same, and somebody waits for it."""
+
     def speaks(self, attempt: Any) -> None:
         """From now on it may have something to report."""
 

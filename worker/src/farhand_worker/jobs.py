@@ -193,7 +193,7 @@ class Attempt:
         if self.begun and self._line.busy:
             self._host.wake_soon()
         else:
-            self._host.wake()
+            self._host.wake_now()
 
     def _job(self) -> Dict[str, Any]:
         assign, host, prepared = self.assign, self._host, self._preparation
@@ -348,12 +348,14 @@ class Attempt:
 
     def _look(self) -> None:
         self._bell = None
-        self._arm()
-        self._host.wake()
+        if self.reports.gone:
+            return
+        read = self.reports.grow()
+        self._host.wake_now()
+        self._arm(read)  # after that: the engine wakes up for it
 
-    def _arm(self) -> None:
-        if self._engine is not None and not self.reports.gone:
-            read = self.reports.grow()
+    def _arm(self, read: int) -> None:
+        if self._engine is not None:
             self._engine.channel.send("arm", read=read, acked=self.reports.acked_bytes)
 
     def recorded(self, source: str, number: int) -> None:
@@ -363,7 +365,7 @@ class Attempt:
             full = self.reports.grow() - before > self._spool_bytes_max // 2
             if full or self._ack_wanted:
                 self._ack_wanted = False
-                self._arm()
+                self._arm(self.reports.grow())
 
     # ------------------------------------------------------------ what the server says
 

@@ -52,6 +52,11 @@ class Link(ClientConnection):
         except UnicodeDecodeError:
             return None  # the library knows how to end a connection for that
 
+    @property
+    def takes_more(self) -> bool:
+        """Whether what is said now goes out, and does not wait behind what has not."""
+        return self.protocol.state is State.OPEN and not self.paused
+
     def say(self, text: str) -> bool:
         """Write a text now; false when it has to be sent, because the connection closes."""
         if self.protocol.state is not State.OPEN:

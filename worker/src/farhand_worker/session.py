@@ -56,6 +56,7 @@ class Session:
         self._control: Deque[str] = deque()
         self._carried: Optional[str] = None
         self._wake = asyncio.Event()
+        self._idle = False
         self._beat = 0
         self._unanswered: Dict[int, float] = {}
         self._over: Optional[str] = None
@@ -69,6 +70,21 @@ class Session:
 
     def wake(self) -> None:
         """There may be something to report."""
+        self._wake.set()
+
+    def wake_now(self) -> None:
+        """The same, and somebody waits for that alone: it does not wait for a turn of the loop."""
+        if self._over is None and self._idle and not self._trouble.done():
+            self._guard(self._say_all)
+        else:
+            self._wake.set()
+
+    def _say_all(self) -> None:
+        while self._socket.takes_more:
+            texts = self._together()
+            if not texts:
+                return
+            self._socket.say(encode_several(texts))
         self._wake.set()
 
     def finish(self, why: str, bye: Optional[Bye] = None) -> None:
@@ -98,14 +114,17 @@ class Session:
             raise SessionOver(_reason(error)) from error
         finally:
             self._socket.listen(None)
+            self._idle = False
             self._trouble.cancel()
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(self._trouble, *tasks, return_exceptions=True)
 
     async def _send_all(self) -> None:
         while True:
+            self._idle = True
             await self._wake.wait()
+            self._idle = False
             self._wake.clear()
             while texts := self._together():
                 await self._put(encode_several(texts))
@@ -159,12 +178,16 @@ class Session:
 
     def _hear(self, text: str) -> None:
         """A text that is handed over."""
-        if self._trouble.done():
-            return
+        if not self._trouble.done():
+            self._guard(lambda: self._receive_each(text))
+
+    def _guard(self, act: Callable[[], None]) -> None:
+        """Whatever goes wrong ends the session, not whoever had it done."""
         try:
-            self._receive_each(text)
+            act()
         except Exception as error:  # noqa: BLE001 - `run` raises it
-            self._trouble.set_exception(error)
+            if not self._trouble.done():
+                self._trouble.set_exception(error)
 
     def _receive_each(self, text: str) -> None:
         for message in each_of(decode(text)):
