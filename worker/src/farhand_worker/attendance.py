@@ -148,10 +148,11 @@ class Attendance:
             self._session = self._holdings.session = Session(
                 link,
                 self._holdings.times.heartbeat_s,
-                self._holdings.next_report,
+                self._holdings.turns.next,
                 self._receive,
                 self._holdings.behind,
                 welcome.several,
+                self._holdings.flush,
             )
             self._holdings.resume(welcome.resume)
             await self._session.run()

@@ -76,6 +76,7 @@ class Channel(asyncio.Protocol):
         self._on_lost = on_lost
         self._unpacker = Unpacker()
         self._transport: Any = None
+        self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The channel stands."""
@@ -97,8 +98,18 @@ class Channel(asyncio.Protocol):
 
     def send(self, kind: str, /, **fields: Any) -> None:
         """Send one frame; to an engine that is gone it goes nowhere."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(pack({"type": kind, **fields}))
+        self.hold(kind, **fields)
+        self.flush()
+
+    def hold(self, kind: str, /, **fields: Any) -> None:
+        """Send one frame with what follows it, or at `flush`."""
+        self._held += pack({"type": kind, **fields})
+
+    def flush(self) -> None:
+        """Send what is held: an engine wakes up for each writing."""
+        content, self._held = self._held, b""
+        if content and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(content)
 
     def close(self) -> None:
         """Close this end."""

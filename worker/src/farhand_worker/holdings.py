@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections import deque
 from pathlib import Path
-from typing import Any, Callable, Coroutine, Deque, Dict, List, Optional, Set, Tuple, Type, Union
+from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, Union
 
 from .cache import Cache
+from .channel import Channel
 from .checkout import Checkout
 from .clock import wall_now
 from .confirming import Confirmations
@@ -36,9 +36,8 @@ from .protocol import (
     Recall,
     Reply,
     Times,
-    encode_events,
 )
-from .reports import HOLD_S, Reports, leftovers
+from .reports import Reports, leftovers
 from .scratch import Scratch
 from .session import Session
 from .spares import Spares
@@ -46,6 +45,7 @@ from .state import StateDirectory
 from .surroundings import Surroundings
 from .tally import Tallies
 from .transfer import Claim
+from .turns import Turns
 from .uploads import Uploads
 from .waking import Waking
 
@@ -95,14 +95,14 @@ class Holdings:
         self._attempts: Dict[JobKey, HeldJob] = {}
         self._latest: Dict[str, HeldJob] = {}
         self._outbox: Dict[JobKey, Reports] = {}
-        self._turns: Deque[JobKey] = deque()
-        self._mute: Set[JobKey] = set()
         self._inquiries = Inquiries(self.send)
         cache.ask = self._inquiries.ask
-        self._uploads = Uploads(cache, background, self.wake, lambda: self.times.heartbeat_s)
+        uploads = Uploads(cache, background, self.wake, lambda: self.times.heartbeat_s)
         self._confirmations = Confirmations(lambda job, lease: self.send(Accepted(job, lease)))
         self._waking = Waking(self.wake)
+        self.turns = Turns(self._outbox, uploads, self._confirmations, self._waking, self._lost)
         self._leavings = Leavings(background)
+        self._holding: List[Channel] = []
         self.lines = Lines(lambda: self.times.behind_s)
         self.handlers: Dict[Type[Any], Callable[[Any], None]] = {
             Assign: self._assign,
@@ -124,7 +124,7 @@ class Holdings:
         for reports in leftovers(self.state.spool, self.state.outgoing):
             reports.reopen(end)
             self._outbox[reports.job, reports.lease] = reports
-            self._turns.append((reports.job, reports.lease))
+            self.turns.join((reports.job, reports.lease))
         unsent = {reports.outgoing for reports in self._outbox.values()}
         for path in self.state.outgoing.iterdir():
             if str(path) not in unsent:
@@ -178,7 +178,7 @@ class Holdings:
         """Go on where the server's record of each held job ends."""
         for reports in self._outbox.values():
             reports.rewind({})
-        self._turns = deque(key for key in self._outbox if key not in self._mute)
+        self.turns.begin_again()
         for line in lines:
             key = (str(line["job"]), int(line["lease"]))
             if key not in self._outbox:
@@ -225,12 +225,20 @@ class Holdings:
         if self.session is not None:
             self.session.wake_now()
 
+    def flush_later(self, channel: Channel) -> None:
+        """It holds what came from the server; more may have come with that."""
+        if channel not in self._holding:
+            self._holding.append(channel)
+
+    def flush(self) -> None:
+        """All that came from the server together has been dealt with."""
+        holding, self._holding = self._holding, []
+        for channel in holding:
+            channel.flush()
+
     def speaks(self, attempt: HeldJob) -> None:
         """It may have something to report from now on; what waits behind another has not."""
-        key = (attempt.assign.job, attempt.assign.lease)
-        self._mute.discard(key)
-        if key in self._outbox and key not in self._turns:
-            self._turns.append(key)
+        self.turns.join((attempt.assign.job, attempt.assign.lease))
 
     def wake_soon(self) -> None:
         """There is something to report, and more to come in a moment."""
@@ -242,26 +250,6 @@ class Holdings:
             self.tallies.ended(attempt.assign.flow, *attempt.reports.end, wall_now())
         self._let_go_if_settled((attempt.assign.job, attempt.assign.lease))
         self._settled()
-
-    # ------------------------------------------------------------ reporting
-
-    def next_report(self) -> Optional[str]:
-        """The next frame of reports: each held job in its turn."""
-        for _ in range(len(self._turns)):
-            key = self._turns.popleft()
-            reports = self._outbox[key]
-            batch = reports.next()
-            if batch is not None or not reports.told:
-                self._turns.append(key)
-            if batch is None and reports.stuck:
-                self._lost(key, reports)
-            self._uploads.want(reports)
-            if reports.holds:
-                self._waking.within(HOLD_S)
-            if batch is not None:
-                self._confirmations.said(key)
-                return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
-        return None
 
     def _lost(self, key: JobKey, reports: Reports) -> None:
         _log.error("job %s: a value it had saved is no longer on this disk", key[0])
@@ -297,7 +285,7 @@ class Holdings:
         if isinstance(attempt, Hosted):
             self.speaks(attempt)
         else:
-            self._mute.add(key)
+            self.turns.wait(key)
             attempt.line_up()
         self._confirmations.expect(key, self.times.handoff_s)
         self._background(attempt.run(older))
@@ -381,9 +369,7 @@ class Holdings:
     def _let_go(self, key: JobKey) -> None:
         reports = self._outbox.pop(key)
         self._confirmations.said(key)
-        self._mute.discard(key)
-        if key in self._turns:
-            self._turns.remove(key)
+        self.turns.leave(key)
         attempt = self._attempts.get(key)
         if attempt is not None and not attempt.over.is_set():
             self._background(self._forget_when_over(key, attempt))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Protocol
 
 from .cache import Cache
+from .channel import Channel
 from .checkout import Checkout
 from .engines import Pool
 from .lines import Lines
@@ -40,6 +41,9 @@ class Host(Protocol):
 
     def wake_now(self) -> None:
         """The same, and somebody waits for it."""
+
+    def flush_later(self, channel: Channel) -> None:
+        """It holds what came from the server; more may have come with that."""
 
     def speaks(self, attempt: Any) -> None:
         """From now on it may have something to report."""

@@ -374,7 +374,8 @@ class Attempt:
         if self._engine is not None:
             path = self._asking.value_path(message.body.get("value"), message.seen)
             told = {} if path is None else {"path": str(path)}
-            self._engine.channel.send("outcome", key=message.key, body=message.body, **told)
+            self._engine.channel.hold("outcome", key=message.key, body=message.body, **told)
+            self._host.flush_later(self._engine.channel)
 
     def proceed(self, message: Proceed) -> None:
         """The job was blocked and has its slot again."""

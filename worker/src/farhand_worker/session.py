@@ -34,7 +34,8 @@ class SessionOver(Exception):
 class Session:
     """Sends control messages before reports, beats, and hands on what arrives.
 
-    ``reports`` gives the next frame of reports that may go, or None; ``receive`` gets each message. What is
+    ``reports`` gives the next frame of reports that may go, or None; ``receive`` gets each message, and
+    ``received`` is called after those that came in one frame. What is
     there to be said at the same time travels together, to a server that reads ``several`` in one frame.
     """
 
@@ -46,7 +47,9 @@ class Session:
         receive: Callable[[Any], None],
         behind: Callable[[], List[str]],
         several: bool = False,
+        received: Callable[[], None] = lambda: None,
     ) -> None:
+        self._received = received
         self._several = several
         self._socket = socket
         self._heartbeat_s = heartbeat_s
@@ -190,8 +193,11 @@ class Session:
                 self._trouble.set_exception(error)
 
     def _receive_each(self, text: str) -> None:
-        for message in each_of(decode(text)):
-            self._receive(message)
+        try:
+            for message in each_of(decode(text)):
+                self._receive(message)
+        finally:
+            self._received()
 
     def beat(self) -> None:
         """Say that this worker is there, now."""
