@@ -194,6 +194,12 @@ def test_the_runtime_is_served_under_its_digest(app: Any, services: FakeServices
     answer = caller(app, WORKER).get("/api/v1/workers/runtime")
     assert answer.content == b"PK the runtime"
     assert digest_of(answer.content) == answer.headers["farhand-digest"] == services.runtime
+    asked = caller(app, WORKER).get("/api/v1/workers/runtime", headers={"Range": "bytes=0-0"})
+    assert (asked.status_code, asked.content, asked.headers["farhand-digest"]) == (
+        206,
+        b"P",
+        services.runtime,
+    )
 
 
 def test_an_artifact_goes_in_and_comes_out(client: TestClient) -> None:
