@@ -89,6 +89,54 @@ def test_cancel_ends_an_async_flow_where_it_awaits(begin: Begin) -> None:
     assert agent.run("pipeline:main", timeout_s=0.2)["reason"] == "timeout"
 
 
+@pytest.mark.parametrize("awaits", ["save()", "asyncio.gather(save())", "asyncio.wait_for(save(), 60)"])
+def test_what_a_cancelled_coroutine_saves_is_not_cut_short_by_sigterm(begin: Begin, awaits: str) -> None:
+    """B033: it has the whole grace."""
+    agent = begin(
+        "import asyncio\n"
+        "async def write():\n"
+        "    try: {}['nothing']\n"
+        "    except KeyError: await asyncio.sleep(0.5)\n"
+        "    time.sleep(0.5)\n"
+        "    await asyncio.sleep(0.2)\n"
+        "    print('saved')\n"
+        "@task\nasync def save():\n"
+        "    try: await asyncio.sleep(60)\n"
+        "    finally:\n"
+        "        print('saving')\n"
+        "        await write()\n"
+        f"@flow\nasync def main(): await {awaits}\n"
+    )
+    agent.start("pipeline:main", grace_s=5.0)
+    agent.until_event("task")
+    agent.send("cancel", reason="cancelled")
+    agent.until_event("log")
+    os.kill(agent.process.pid, 15)
+    agent.until("done")
+    assert agent.result()["state"] == "cancelled"
+    assert agent.texts() == ["saving", "saved"]
+
+
+def test_a_coroutine_that_swallows_a_cancel_is_cancelled_again_by_sigterm(begin: Begin) -> None:
+    agent = begin(
+        "import asyncio\n"
+        "@flow\nasync def main():\n"
+        "    print('on')\n"
+        "    try: await asyncio.sleep(60)\n"
+        "    except asyncio.CancelledError:\n"
+        "        print('swallowing')\n"
+        "        await asyncio.sleep(0.5)\n"
+        "    await asyncio.sleep(60)\n"
+    )
+    agent.start("pipeline:main")
+    agent.until_event("log")
+    agent.send("cancel", reason="cancelled")
+    agent.until_event("log", 2)
+    os.kill(agent.process.pid, 15)
+    agent.until("done")
+    assert agent.result()["state"] == "cancelled"
+
+
 def test_a_blocked_loop_is_interrupted_by_the_second_cancel(begin: Begin) -> None:
     agent = begin("@flow\nasync def main():\n    print('on')\n    time.sleep(60)\n")
     agent.start("pipeline:main")

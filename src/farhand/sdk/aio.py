@@ -8,6 +8,7 @@ Cancellation and timeouts are those of asyncio: a coroutine meets them where it 
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, TypeVar
@@ -21,11 +22,12 @@ from .context import Run
 from .deadlines import Deadline, Hearing, Limits, Silence, Words
 from .drive import Procedure
 from .futures import Future
-from .interrupts import watcher
+from .interrupts import CLEANING_S, watcher
 from .steps import Step
 
 T = TypeVar("T")
 
+_DEPTH_MAX = 100
 _running: set[asyncio.Task[Any]] = set()
 """The loop itself holds its tasks weakly."""
 
@@ -212,6 +214,30 @@ async def _cancel(tasks: set[asyncio.Task[Any]], run: Run) -> None:
             task.exception()  # looked at: the loop need not complain
 
 
+def _cancel_once_more(loop: asyncio.AbstractEventLoop, task: Optional[asyncio.Task[Any]]) -> None:
+    """Cancel the body, unless something on its loop still deals with having been cancelled: later, then."""
+    if task is None or task.done():
+        return
+    if any(_deals_with_cancellation(other.get_coro()) for other in asyncio.all_tasks(loop)):
+        loop.call_later(CLEANING_S, _cancel_once_more, loop, task)
+    else:
+        task.cancel()
+
+
+def _deals_with_cancellation(coroutine: Any) -> bool:
+    """Whether a coroutine, or what it awaits, stands in a handler of one: it cleans up, or saves.
+
+    A suspended coroutine keeps what it is handling where only the garbage collector looks.
+    """
+    for _ in range(_DEPTH_MAX):
+        if coroutine is None:
+            return False
+        if any(isinstance(held, asyncio.CancelledError) for held in gc.get_referents(coroutine)):
+            return True
+        coroutine = getattr(coroutine, "cr_await", None)
+    return False
+
+
 # ---------------------------------------------------------------- bodies
 
 
@@ -219,8 +245,8 @@ async def body(step: Step[Any], args: Tuple[Any, ...], kwargs: Dict[str, Any], l
     """The body of an ``async def`` flow or placed task, and then every call that it has submitted."""
     run = limits.frame.run
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    run.cancels_on_loop = True
-    run.on_cancel(lambda: _soon(loop, lambda: task.cancel() if task is not None else None))
+    run.reach_loop = lambda function: _soon(loop, function)
+    run.on_cancel(lambda: _soon(loop, lambda: _cancel_once_more(loop, task)))
     try:
         value = await limited(step.body(*args, **kwargs), limits)
         await _until_idle(run)
@@ -239,7 +265,7 @@ def run_body(step: Step[Any], limits: Limits, *args: Any, **kwargs: Any) -> Any:
     try:
         return loops.run(body(step, args, kwargs, limits), limits.frame.run)
     finally:
-        limits.frame.run.cancels_on_loop = False
+        limits.frame.run.reach_loop = None
 
 
 async def _until_idle(run: Run) -> None:

@@ -15,7 +15,7 @@ from farhand.errors import Cancelled, NotInFlow
 from . import events
 from .checkpoints import Ledger
 from .forks import on_fork
-from .interrupts import interrupter, uninterrupted
+from .interrupts import interrupter, uninterrupted, watcher
 from .pool import Pool
 from .references import hex_of
 
@@ -28,6 +28,8 @@ Place = Callable[..., Any]
 Ask = Callable[[str, Dict[str, Any]], Any]
 AskLater = Callable[[str, Dict[str, Any], Callable[[Dict[str, Any]], None]], None]
 
+_LOOP_ANSWERS_S = 0.2
+"""A loop that has not come to a function by then is blocked by code that awaits nothing."""
 
 STOPPED = "stopped"
 """The reason of a cancel that ends the attempt without an end of its run: no result is written."""
@@ -125,7 +127,8 @@ class Run:
         self.pool = Pool()
         self.main_thread = threading.get_ident()
         self.cancelled: Optional[str] = None
-        self.cancels_on_loop = False
+        self.reach_loop: Optional[Callable[[Callable[[], None]], None]] = None
+        """Calls a function soon on the loop of an ``async def`` body, while there is one."""
         self.hurried = False
         """A limit has passed: what waits on a loop goes on at once."""
         self.blocked = False
@@ -138,7 +141,7 @@ class Run:
     def cancel(self, reason: str) -> None:
         """Raise `Cancelled` in everything this run does here, at once.
 
-        An ``async def`` body is cancelled by its loop first; once more, and it is interrupted as it stands.
+        An ``async def`` body is cancelled by its loop; once more, and a loop that is blocked is interrupted.
         """
         with self._lock:
             again, self.cancelled = self.cancelled is not None, reason
@@ -147,8 +150,20 @@ class Run:
         for callback in callbacks:
             callback()
         self.interrupt_calls(Cancelled)
-        if again or not self.cancels_on_loop:
+        if self.reach_loop is None:
             interrupter.raise_in(self.main_thread, Cancelled, lambda: True)
+        elif again:
+            self._interrupt_blocked(self.reach_loop)
+
+    def _interrupt_blocked(self, reach_loop: Callable[[Callable[[], None]], None]) -> None:
+        answers: List[bool] = []
+        reach_loop(lambda: answers.append(True))
+
+        def interrupt() -> None:
+            blocked = lambda: not answers and self.reach_loop is reach_loop  # noqa: E731
+            interrupter.raise_in(self.main_thread, Cancelled, blocked)
+
+        watcher.after(_LOOP_ANSWERS_S, interrupt)
 
     @uninterrupted
     def on_cancel(self, callback: Callable[[], None]) -> None:

@@ -35,7 +35,7 @@ Timer = List[Any]
 """When, a number that orders equals, and the function (None when cancelled)."""
 
 _AGAIN_S = 0.005
-_CLEANING_S = 0.2
+CLEANING_S = 0.2
 """So often code that deals with a cancel is looked at again: one that swallowed it meets the next."""
 _AGAIN_S_MAX = 1.0
 _COMPACT_AT = 1000
@@ -165,7 +165,7 @@ class Interrupter:
         elif is_protected(sys._current_frames().get(thread)):  # pyright: ignore[reportPrivateUsage]
             self._watcher.after(_AGAIN_S, lambda: self.raise_in(thread, kind, wanted))
         elif _cleans_up(kind, _handled_in(thread)):
-            self._watcher.after(_CLEANING_S, lambda: self.raise_in(thread, kind, wanted))
+            self._watcher.after(CLEANING_S, lambda: self.raise_in(thread, kind, wanted))
         else:
             _raise_async(thread, kind)
             self._wake(thread)
@@ -187,7 +187,7 @@ class Interrupter:
     def _kick(self) -> None:
         """Signal the main thread until the handler has taken the exception."""
         if self._pending is not None and self._signalled():
-            self._watcher.after(_CLEANING_S if self._cleans else _AGAIN_S, self._kick)
+            self._watcher.after(CLEANING_S if self._cleans else _AGAIN_S, self._kick)
 
     def _signalled(self) -> bool:
         """Whether the main thread has been signalled: while a window is open."""
@@ -235,8 +235,10 @@ def _cleans_up(kind: Type[BaseException], handled: Optional[BaseException]) -> b
     """Whether code that handles an exception does so on the way out of an earlier `Cancelled`."""
     if not issubclass(kind, Cancelled):
         return False
+    asyncio = sys.modules.get("asyncio")
+    cancels = (Cancelled,) if asyncio is None else (Cancelled, asyncio.CancelledError)
     for _ in range(_FRAMES_MAX):
-        if handled is None or isinstance(handled, Cancelled):
+        if handled is None or isinstance(handled, cancels):
             return handled is not None
         handled = handled.__context__
     return False
