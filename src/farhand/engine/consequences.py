@@ -69,8 +69,7 @@ class Consequences:
             self._queue.remove(job_id)
         if self._fitness is not None:
             self._learn(self._fitness, changes)
-        for job in changes.enqueued:
-            self._add(job, now)
+        self._queue.add_all(map(self._queue.steady.of, changes.enqueued), now)
         for job in changes.blocked:
             self._fleet.changed(job)
         for job in changes.cancel:

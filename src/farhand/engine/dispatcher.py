@@ -335,8 +335,7 @@ class Dispatcher(Service):
 
     def finish(self, grants: list[Grant], leased: Sequence[Leased | None]) -> None:
         """The report is recorded, and with it the leases that the store agreed to."""
-        for grant, made in zip(grants, leased, strict=True):
-            self._hands.finish(grant, made)
+        self._hands.finish_all(grants, leased)
 
     def undo(self, reports: Sequence[Report], grants: list[Grant]) -> None:
         """The reports were not recorded."""
@@ -358,8 +357,8 @@ class Dispatcher(Service):
                 continue
             try:
                 job = called_by(parent, event, f"{parent.id} {event.key}", now)
-            except msgspec.ValidationError:
-                continue  # the store refuses it in a moment, and says why
+            except (msgspec.ValidationError, UnicodeEncodeError):
+                continue  # the store refuses it in a moment, and says why, or takes it cleaned
             lane = self._queue.lane_for(job, now)
             if lane in full or self._queue.head(lane) is not None:
                 in_vain = shape

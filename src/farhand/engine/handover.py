@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,8 +139,17 @@ class HandOver:
             for grant in grants:
                 self.put_back(grant.job)
         else:
-            for grant, made in zip(grants, leased, strict=True):
-                self.finish(grant, made)
+            self.finish_all(grants, leased)
+
+    def finish_all(self, grants: Sequence[Grant], leased: Sequence[Leased | None]) -> None:
+        """The store has decided on several grants. Who watches the run of calls is told once."""
+        runs = dict[str, None]()
+        for grant, made in zip(grants, leased, strict=True):
+            self.finish(grant, made)
+            if made is not None and made.run is None and made.job.kind != SERVICE:
+                runs[made.job.run] = None
+        for run in runs:
+            self._bus.publish(Notice("logs", run))
 
     def finish(self, grant: Grant, leased: Leased | None) -> None:
         """The store has decided on a grant."""
@@ -190,7 +199,10 @@ class HandOver:
         self._queue.relane(job.id, self._queue.steady.now())
         if job.attempt == 1:
             self._handed_over(time.time() - max(job.created_at, job.not_before))
-        self._bus.publish(_told(leased))
+        if job.kind == SERVICE:
+            self._bus.publish(Notice("service", record=job.name))
+        elif leased.run is not None:
+            self._bus.publish(Notice("run", job.run, leased.run))
 
     async def _reconsider(self, job: Job) -> None:
         """The claim failed: the job left the queue, or the worker was full. Look at the store's word."""
@@ -219,14 +231,6 @@ class HandOver:
                 await asyncio.sleep(RETRY_S)
         if changes is not None:
             self._consequences.follow(changes)
-
-
-def _told(leased: Leased) -> Notice:
-    if leased.job.kind == SERVICE:
-        return Notice("service", record=leased.job.name)
-    if leased.run is None:
-        return Notice("logs", leased.job.run)
-    return Notice("run", leased.run.id, leased.run)
 
 
 def _assign(leased: Leased, capacity: Capacity) -> protocol.Assign:

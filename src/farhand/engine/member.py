@@ -120,12 +120,14 @@ class Member:
     gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     _reserved: Reservation | None = None
     _candidate: Candidate | None = None
+    _capacity: Capacity | None = None
     _changed: Callable[..., None] = _nobody
     _stirred: Callable[..., object] = _nobody
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
         if name in _SEEN:
+            object.__setattr__(self, "_capacity", None)
             self._stir()
             self._changed()
 
@@ -176,9 +178,11 @@ class Member:
     @property
     def capacity(self) -> Capacity:
         """What it lends."""
-        known = self.inventory
-        devices = None if known.devices is None else tuple(known.devices)
-        return Capacity(self.parallel, known.cpus, known.gpus, known.ram_mb, devices)
+        if self._capacity is None:
+            known = self.inventory
+            devices = None if known.devices is None else tuple(known.devices)
+            self._capacity = Capacity(self.parallel, known.cpus, known.gpus, known.ram_mb, devices)
+        return self._capacity
 
     @property
     def leases(self) -> list[Lease]:

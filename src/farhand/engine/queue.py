@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -107,8 +107,17 @@ class Queue:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def add(self, job: Job, now: float) -> None:
-        """Queue ``job``; it is due at its ``not_before``."""
+    def add_all(self, jobs: Iterable[Job], now: float) -> None:
+        """Queue several; those that one job has called have the same ancestors, who are looked up once."""
+        known = dict[str | None, tuple[Kin, ...]]()
+        for job in jobs:
+            kin = known.get(job.parent_job)
+            if kin is None:
+                kin = known[job.parent_job] = self._kin(job)
+            self.add(job, now, kin)
+
+    def add(self, job: Job, now: float, kin: tuple[Kin, ...] | None = None) -> None:
+        """Queue ``job``; it is due at its ``not_before``. ``kin``: its live ancestors, if known."""
         self._jobs[job.id] = job
         self._places.pop(job.id, None)
         if job.kind == "run":
@@ -118,7 +127,7 @@ class Queue:
         if job.not_before > now:
             heapq.heappush(self._delayed, (job.not_before, job.id))
         else:
-            self._enter(job, now)
+            self._enter(job, now, self._kin(job) if kin is None else kin)
 
     def set_apart(self, job_id: str) -> None:
         """Let a job that is not in the queue wait in a lane of its own: what holds it up holds up none."""
@@ -139,7 +148,7 @@ class Queue:
             _, job_id = heapq.heappop(self._delayed)
             job = self._jobs.get(job_id)
             if job is not None and job.not_before <= now:
-                self._enter(job, now)
+                self._enter(job, now, self._kin(job))
         while self._held_to_earlier and self._held_to_earlier[0][0] <= now:
             self._enter_again(heapq.heappop(self._held_to_earlier)[1], now)
 
@@ -298,8 +307,7 @@ class Queue:
             job.settings.timeout_s,
         )
 
-    def _enter(self, job: Job, now: float) -> None:
-        kin = self._kin(job)
+    def _enter(self, job: Job, now: float, kin: tuple[Kin, ...]) -> None:
         self._join_family(job, kin)
         lane = self._lane(job, kin, now)
         if lane.earlier:
@@ -312,7 +320,8 @@ class Queue:
     def _enter_again(self, job_id: str, now: float) -> None:
         """A job that is due changes its lane; its entry in the old one is passed over later."""
         if job_id in self._places:
-            self._enter(self._jobs[job_id], now)
+            job = self._jobs[job_id]
+            self._enter(job, now, self._kin(job))
 
     def _settled(self, key: Lane) -> list[_Entry]:
         """The lane, with a live head: entries of jobs that left or were replaced are dropped."""

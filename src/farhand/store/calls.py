@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import msgspec
 
@@ -22,6 +23,8 @@ from .rows import TASK_RUNS, to_json
 from .run_blobs import digests_of
 from .tasks import outcome_body
 
+_ALIKE_MAX = 256
+_encode = msgspec.json.Encoder().encode
 _PLACED = Variants(
     sqlite=f"SELECT {TASK_RUNS.columns} FROM task_runs"
     " WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
@@ -126,9 +129,24 @@ def _listed(given: list[str] | None) -> tuple[str, ...] | None:
     return tuple(given) if given else None
 
 
+@lru_cache(_ALIKE_MAX)
+def _settings(text: bytes) -> JobSettings:
+    """Settings of a call; those of many are the same, and are read once."""
+    return msgspec.json.decode(text, type=JobSettings, strict=False)
+
+
+@lru_cache(_ALIKE_MAX)
+def _ask(text: bytes, requires_python: str) -> Ask:
+    """What a call asks for; that of many is the same, and is read once."""
+    return replace(msgspec.json.decode(text, type=Ask), requires_python=requires_python, slots=1)
+
+
 def called_by(parent: Job, event: Call, job_id: str, now: float) -> Job:
-    """The job of a placed call: as old and, unless it says otherwise, as urgent as what waits for it."""
-    settings = msgspec.convert(event.settings, JobSettings, strict=False)
+    """The job of a placed call: as old and, unless it says otherwise, as urgent as what waits for it.
+
+    Raises `msgspec.ValidationError` or UnicodeEncodeError where the call asks for what cannot be read.
+    """
+    settings = _settings(_encode(event.settings))
     return Job(
         id=job_id,
         run=parent.run,
@@ -138,7 +156,7 @@ def called_by(parent: Job, event: Call, job_id: str, now: float) -> Job:
         entry=event.entry,
         args=event.args,
         bundle=parent.bundle,
-        ask=replace(msgspec.convert(event.ask, Ask), requires_python=parent.ask.requires_python, slots=1),
+        ask=_ask(_encode(event.ask), parent.ask.requires_python),
         settings=settings,
         age_at=parent.age_at,
         created_at=now,

@@ -272,3 +272,15 @@ async def test_a_slot_that_others_are_on_their_way_to_is_not_free(world: World) 
     )
     assert world.fleet.member("box").busy == 1
     assert len(world.queue) + len(assigned(link)) == 200  # the store has refused none
+
+
+async def test_who_watches_a_run_is_told_once_of_calls_that_are_handed_over_together(
+    world: World,
+) -> None:
+    parent, link = await mapped(world, *keys(40))
+    told: list[Any] = []
+    world.bus.observe(told.append)
+    await world.report(await held(world, link, 0), *ran())
+    assert len(assigned(link)) > 5
+    assert [notice.kind for notice in told] == ["logs", "logs"]  # the end, and the hand-overs
+    assert {notice.run for notice in told} == {parent.run}

@@ -308,3 +308,17 @@ def test_a_job_that_is_set_apart_holds_up_no_other() -> None:
     for name in ("a", "b"):
         queue.add(a_job(name), 10.0)
     assert [job.id for job in queue.heads()] == ["a", "b"]
+
+
+def test_the_ancestors_of_calls_that_come_together_are_looked_up_once_a_caller() -> None:
+    asked: list[str | None] = []
+
+    def kin_of(job: Job) -> tuple[Kin, ...]:
+        asked.append(job.parent_job)
+        return ()
+
+    queue = Queue(kin_of)
+    jobs = [a_job(f"j{number}", kind="call", parent_job="ab"[number % 2]) for number in range(6)]
+    queue.add_all(jobs, 0.0)
+    assert asked == ["a", "b"]
+    assert len(queue) == 6
