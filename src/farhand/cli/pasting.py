@@ -16,10 +16,10 @@ from farhand_worker.invitation import CODE_VARIABLE
 PROGRAM = "/api/v1/workers/agent.pyz"
 FILE = "farhand-worker.pyz"
 
-_PLAIN = 'import http.client as h,os,sys;c=h.HTTPConnection("{host}",{port});'
-_TRUSTED = 'import http.client as h,os,sys;c=h.HTTPSConnection("{host}",{port});'
+_PLAIN = 'import http.client as h,os,re,sys;c=h.HTTPConnection("{host}",{port});'
+_TRUSTED = 'import http.client as h,os,re,sys;c=h.HTTPSConnection("{host}",{port});'
 _PINNED = (
-    "import hashlib,http.client as h,os,ssl,sys;"
+    "import hashlib,http.client as h,os,re,ssl,sys;"
     "t=ssl.create_default_context();t.check_hostname=False;t.verify_mode=ssl.CERT_NONE;"
     'c=h.HTTPSConnection("{host}",{port},context=t);c.connect();'
     '"sha256:"+hashlib.sha256(c.sock.getpeercert(True)).hexdigest()=="{pin}"'
@@ -27,7 +27,8 @@ _PINNED = (
 )
 _FETCH = (
     'c.request("GET","{path}",headers={{"Authorization":"Invitation "+os.environ["{variable}"]}});'
-    'r=c.getresponse();b=r.read();r.status==200 or sys.exit(b.decode(errors="replace"));'
+    "r=c.getresponse();b=r.read();r.status==200 or sys.exit("
+    '(re.findall(rb"detail\\": ?\\"(.*?)\\"[,}}]",b)or[b])[0].decode(errors="replace"));'
     'open("{file}","wb").write(b);'
     "os.execv(sys.executable,[sys.executable,{words}]+sys.argv[1:])"
 )

@@ -129,7 +129,10 @@ async def _way(address: Address) -> socket.socket:
 async def _connect(host: str, port: int) -> socket.socket:
     """A TCP connection; ConnectionRefusedError only when every address of the host refuses."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise OSError(f"no address of {host} is found: {error.strerror}") from error
     failure: Optional[OSError] = None
     for family, kind, number, _, place in found:
         link = socket.socket(family, kind, number)
