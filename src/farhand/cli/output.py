@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,9 +40,17 @@ def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in header:
         table.add_column(name, overflow="fold")
+    console = Console(highlight=False)
     for row in rows:
-        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(highlight=False).print(table)
+        cells = row if console.width >= _WIDE else [_MOMENT.sub(r"\1", cell) for cell in row]
+        table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in cells))
+    console.print(table)
+
+
+_WIDE = 120
+"""From so many columns on, moments are shown with their date."""
+
+_MOMENT = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \((.*)\)$")
 
 
 _STYLES = {

@@ -84,6 +84,16 @@ def show(client: Client, worker: str, as_json: bool) -> None:
             "last seen": moment(found["last_seen_at"]),
         }
     )
+    if found["state"] != "offline":
+        _print_unfit(client.get(f"/workers/{segment(found['name'])}/code")["items"])
+
+
+def _print_unfit(code: list[dict[str, Any]]) -> None:
+    """The flows that a worker is not given, and why: its checkout differs, or a module is missing there."""
+    rows = [(of["flow"], of["message"]) for of in code if of["state"] not in ("ready", "unchecked")]
+    if rows:
+        click.echo("")
+        print_table(("flow it is not given", "why"), rows)
 
 
 def _has(inventory: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from farhand.cli import output
 from farhand.cli.stop import owner
+from farhand.engine.fitness import FlowCode
 from farhand.model import LogLine, TaskRun
 from tests.unit.web.fakes import T0, FakeServices, make_run
 
@@ -139,6 +140,28 @@ def test_a_list_of_flows_names_the_files_that_are_not_offered(call: Call, servic
     assert done.stderr == "broken.py is not offered: SyntaxError: no\n"
     services.flows.items.clear()
     assert call("flows", "list").stderr.splitlines()[1:] == ["broken.py is not offered: SyntaxError: no"]
+
+
+def test_a_worker_is_shown_with_the_flows_it_is_not_given(
+    call: Call, services: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    against = FlowCode("train", "sha256:f", "checkout_differs", "its checkout differs in train.py")
+    monkeypatch.setattr(services.fitness, "code_of", lambda *_: [against])
+    shown = call("workers", "show", "gpu1").stdout.splitlines()
+    assert shown[-1].split() == ["train", *against.message.split()]
+    monkeypatch.setattr(services.fitness, "code_of", lambda *_: [replace(against, state="unchecked")])
+    assert "it is not given" not in call("workers", "show", "gpu1").stdout
+
+
+def test_moments_are_short_where_the_terminal_is_narrow(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("0run1", "2026-11-30 12:57:00 (3 min ago)", "on 2026-11-30 12:57:00 (3 min ago) it was")]
+    for columns, short in (("100", True), ("200", False)):
+        monkeypatch.setenv("COLUMNS", columns)
+        output._print_rich(("run", "created", "message"), rows)
+        first = " ".join(capsys.readouterr().out.split())
+        assert ("0run1 3 min ago on 2026-11-30" in first) is short
 
 
 def test_whoever_sets_more_slots_than_cores_is_told(call: Call, services: FakeServices) -> None:

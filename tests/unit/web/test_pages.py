@@ -14,7 +14,7 @@ from farhand.web.pages import run as run_page
 from farhand.web.pages.api import takes
 from farhand.web.pages.charts import POINTS_MAX, bars, charts, overlays, thin
 from farhand.web.pages.shell import marked, root_of
-from farhand.web.pages.wording import amount, duration, number, pretty, said, sentence, size
+from farhand.web.pages.wording import duration, mebibytes, number, pretty, said, sentence, size
 
 from .fakes import T0, FakeServices, caller, make_run, signed_in
 
@@ -200,7 +200,7 @@ def test_numbers_are_told_as_people_read_them() -> None:
     ]
     assert [size(n) for n in (5, 2048, 5 * 1024**3)] == ["5 B", "2.0 KiB", "5.0 GiB"]
     assert number(0.123456) == "0.1235"
-    assert [amount(24152, "ram_mb"), amount(16, "cpus")] == ["23.6 GiB", "16"]
+    assert [mebibytes(24152), mebibytes(512)] == ["23.6 GiB", "512.0 MiB"]
     assert said("you are out.") == "You are out."
 
 

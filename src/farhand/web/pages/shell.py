@@ -39,7 +39,7 @@ def environment() -> Environment:
         duration=wording.duration,
         size=wording.size,
         number=wording.number,
-        amount=wording.amount,
+        mebibytes=wording.mebibytes,
         short=wording.short,
         pretty=wording.pretty,
         clock=wording.clock,

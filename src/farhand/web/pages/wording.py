@@ -49,9 +49,9 @@ def size(count: int) -> str:
     return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
-def amount(count: float, of: str) -> str:
-    """So much of what a worker has; memory is counted in MiB."""
-    return size(int(count) * 1024**2) if of == "ram_mb" else number(count)
+def mebibytes(count: int) -> str:
+    """So many MiB in a unit that leaves few digits."""
+    return size(count * 1024**2)
 
 
 def number(value: float) -> str:
