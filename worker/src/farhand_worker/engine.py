@@ -9,7 +9,11 @@ from typing import Any, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from .channel import Channel
 from .masking import Masker
+from .moments import Moment
 from .output import LineReader
+
+BELL_S = 0.05
+"""How long a bell may wait for more to report; an urgent one does not."""
 
 _READ_BYTES = 64 * 1024
 _DRAIN_BYTES_MAX = 4 * 1024 * 1024
@@ -92,6 +96,7 @@ class Engine:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.occupant: Optional[Occupant] = None
         self.timer: Optional[asyncio.TimerHandle] = None
+        self.bell = Moment(BELL_S)
         self._output = LineReader()
         self._pipe = -1
         self.channel = Channel(self._frame, lambda: None)
@@ -131,6 +136,7 @@ class Engine:
         self.drain_output()
         self._close_pipe()
         self.channel.close()
+        self.bell.close()
         if self.timer is not None:
             self.timer.cancel()
         if not self.ready.done():

@@ -18,9 +18,6 @@ from .protocol import SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply
 from .reports import Reports
 from .transfer import Claim
 
-BELL_S = 0.05
-"""How long a bell may wait for more to report; an urgent one does not."""
-
 _TERM_SHARE = 0.2
 _TERM_S = 2.0
 _LOOKS_AT_SILENCE = 5
@@ -60,7 +57,6 @@ class Attempt:
         self._stop: Optional[_Stop] = None
         self._told_to_stop = asyncio.Event()
         self._fate: Optional[str] = None
-        self._bell: Optional[asyncio.TimerHandle] = None
         self._ack_wanted = False
         self._asking = Asking(host, assign, self.claim)
         self._preparation = Preparation(
@@ -151,7 +147,7 @@ class Attempt:
 
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = self._asking.engine = engine
-        self._expect_bell()
+        engine.bell.set(self._look)  # as if the first had rung: most jobs end before it would be answered
         engine.channel.send("job", armed=False, **self._job())
         if self._fate is not None:
             self._kill()
@@ -163,8 +159,7 @@ class Attempt:
         for timer in (backstop, silence):
             if timer is not None:
                 timer.cancel()
-        if self._bell is not None:
-            self._bell.cancel()
+        engine.bell.clear()
         self._engine = self._asking.engine = None
         self._engine_gone = end is not None
         if end is None:
@@ -330,24 +325,17 @@ class Attempt:
         self._line.look()
 
     def _on_bell(self, header: Dict[str, Any]) -> None:
-        urgent = bool(header.get("urgent"))
         self._ack_wanted |= bool(header.get("ack"))
-        if self._bell is not None:
-            if not urgent:
-                return
-            self._bell.cancel()
-            self._bell = None
-        if urgent:
+        if self._engine is None:
+            return
+        bell = self._engine.bell
+        if header.get("urgent"):
+            bell.clear()
             self._look()
-        else:
-            self._bell = self._loop.call_later(BELL_S, self._look)
-
-    def _expect_bell(self) -> None:
-        """As if the first bell had rung: most jobs are done before it would be answered."""
-        self._bell = self._loop.call_later(BELL_S, self._look)
+        elif not bell.is_set:
+            bell.set(self._look)
 
     def _look(self) -> None:
-        self._bell = None
         if self.reports.gone:
             return
         read = self.reports.grow()

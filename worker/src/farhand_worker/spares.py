@@ -6,11 +6,12 @@ renaming one. Each is used once: what wrote to it may still hold it open.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import List, Optional, Tuple, Union
+
+from .moments import Moment
 
 KEPT = 4
 """So many are there, once nothing was taken for a moment."""
@@ -25,11 +26,11 @@ class Spares:
         self._root = root
         self._count = 0
         self._free: List[Tuple[str, int]] = []
-        self._timer: Optional[asyncio.TimerHandle] = None
+        self._quiet = Moment(FILL_AFTER_S)
 
     def take(self, path: Union[str, Path]) -> Optional[int]:
         """Give one the name ``path``; it is open to be read. None where none is there or it has gone."""
-        self._fill_soon()
+        self._quiet.set(self._fill)
         if not self._free:
             return None
         name, fd = self._free.pop()
@@ -42,17 +43,10 @@ class Spares:
 
     def close(self) -> None:
         """Keep none any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._quiet.close()
         for _, fd in self._free:
             os.close(fd)
         self._free.clear()
-
-    def _fill_soon(self) -> None:
-        """When nothing more is taken for a moment."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(FILL_AFTER_S, self._fill)
 
     def _fill(self) -> None:
         with suppress(OSError):  # a full disk, say: whoever needs one makes it, and says so
