@@ -60,7 +60,10 @@ def test_what_a_killed_agent_had_laid_is_laid_again_and_swept(
     proxy.heal()
     box.start()
     deployment.wait_for_run(run, "completed")
-    assert laid == list(blobs.glob("*/.*.laid"))
+    left = list(blobs.glob("*/.*.laid"))
+    assert left in (laid, []), (
+        "unless it was taken: what the killed agent had asked may still have been on its way"
+    )
     assert list(laid[0].parent.glob(laid[0].name[1:65])), "what was laid again has its name"
     Blobs(blobs).sweep_partial(time.time() + 60)
     assert list(blobs.glob("*/.*")) == []
