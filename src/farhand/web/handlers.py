@@ -52,9 +52,14 @@ async def _farhand_error(request: Request, error: Exception) -> Response:
 
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    errors = [{"field": _field(e["loc"]), "message": e["msg"]} for e in error.errors()]
+    errors = [{"field": _field(e["loc"]), "message": _as_json_has_it(e["msg"])} for e in error.errors()]
     detail = "; ".join(f"{e['field']}: {e['message']}" for e in errors)
     return _masked(request, problem(422, "invalid_request", detail, errors=errors))
+
+
+def _as_json_has_it(message: str) -> str:
+    """What our records keep in tuples came as a list."""
+    return message.replace("a valid tuple", "a valid list")
 
 
 def _field(location: Iterable[Any]) -> str:

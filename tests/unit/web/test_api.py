@@ -183,6 +183,11 @@ def test_a_token_is_minted_listed_and_revoked(client: TestClient) -> None:
     assert problem_of(client.post("/api/v1/workers/tokens/none/revoke")) == (404, "not_found")
 
 
+def test_what_should_have_been_a_list_is_told_in_words_of_json(client: TestClient) -> None:
+    answer = client.post("/api/v1/workers/tokens", json={"name": "mill", "labels": "gpu"})
+    assert answer.json()["detail"] == "labels: Input should be a valid list"
+
+
 @pytest.mark.parametrize(
     "body", [{}, {"name": "UPPER"}, {"name": "x", "role": "god"}, {"name": "x", "expires_s": 0}]
 )

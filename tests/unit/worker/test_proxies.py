@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from farhand_worker.address import parse
+from farhand_worker.options import options
 from farhand_worker.proxies import BadProxy, Proxy, proxy_for
+from farhand_worker.settings import load, parser
 
 SERVER = parse("https://flows.example.org:8420/base")
 PLAIN = parse("http://flows.example.org", insecure=True)
@@ -56,6 +60,14 @@ def test_addresses_and_networks_can_be_excepted(listed: str) -> None:
 def test_a_proxy_of_another_kind_is_refused_with_the_name_of_the_variable(text: str) -> None:
     with pytest.raises(BadProxy, match=r"^HTTPS_PROXY"):
         proxy_for(SERVER, {"HTTPS_PROXY": text})
+
+
+def test_what_lies_beside_this_machine_is_reached_without(tmp_path: Path) -> None:
+    """A relay on the login node of a cluster, whose nodes reach the world outside by a proxy."""
+    assert proxy_for(SERVER._replace(beside=True), P) is None
+    words = ["--url", "https://login1:1", "--relay-file", str(tmp_path / "none"), "--token", "a.token"]
+    chosen = options(load(vars(parser().parse_args(words)), {}, None))
+    assert chosen.address() == parse("https://login1:1")._replace(beside=True)
 
 
 def test_credentials_are_not_shown() -> None:

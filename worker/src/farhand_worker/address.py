@@ -17,12 +17,16 @@ class BadAddress(Usage):
 
 
 class Address(NamedTuple):
-    """Where a server is. ``base`` is its path without a slash at the end, usually empty."""
+    """Where a server is. ``base`` is its path without a slash at the end, usually empty.
+
+    ``beside``: it is in the network of this machine, and no proxy leads there.
+    """
 
     secure: bool
     host: str
     port: int
     base: str
+    beside: bool = False
 
     @property
     def attach_url(self) -> str:

@@ -130,7 +130,7 @@ def _address(values: Values) -> Callable[[], Address]:
         raise Usage("the server's address is needed: --url https://HOST[:PORT][/BASE]")
     fixed = parse(values["url"], insecure)
     if values["relay_file"] is not None:
-        return lambda: _relay(Path(values["relay_file"]), fixed, insecure)
+        return lambda: _relay(Path(values["relay_file"]), fixed, insecure)._replace(beside=True)
     return lambda: fixed
 
 

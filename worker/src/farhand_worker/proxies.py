@@ -42,7 +42,7 @@ class Proxy(NamedTuple):
 
 def proxy_for(address: Address, environ: Mapping[str, str] = os.environ) -> Optional[Proxy]:
     """The proxy by which ``address`` is reached, or None. Raises `BadProxy`."""
-    if address.loopback or _excepted(address, _variable(environ, "no_proxy")[1]):
+    if address.loopback or address.beside or _excepted(address, _variable(environ, "no_proxy")[1]):
         return None
     for name in ("https_proxy" if address.secure else "http_proxy", "all_proxy"):
         called, text = _variable(environ, name)
