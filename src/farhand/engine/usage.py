@@ -36,7 +36,7 @@ class WorkerUsage:
     """A worker's amounts; ``free`` has null for what it does not tell.
 
     ``kept_for`` is the job that it keeps room for; ``service_host`` the name by which others reach what it
-    serves, where it has told one.
+    serves: the address it came from, where it has told no other.
     """
 
     name: str
@@ -115,7 +115,7 @@ def _of(member: Member) -> WorkerUsage:
     kept_for = None if member.reserved is None else member.reserved.job
     return WorkerUsage(
         member.name, candidate.state, member.draining, capacity, candidate.in_use, free, held, kept_for,
-        member.service_host,
+        member.service_host or member.address,
     )  # fmt: skip
 
 

@@ -31,6 +31,8 @@ def test_the_amounts_of_a_worker_are_told_with_who_holds_them_and_who_waits() ->
     usage = Resources(fleet, queue).usage()
     (worker,) = usage.workers
     assert worker.service_host == "box.lan"
+    box.service_host, box.address = "", "10.0.0.7"
+    assert Resources(fleet, queue).usage().workers[0].service_host == "10.0.0.7"
     assert worker.free == {"slots": 1, "cpus": 2, "gpus": 0, "ram_mb": None}
     (by,) = worker.held
     assert (by.job, by.takes.cpus, by.devices, by.blocked) == ("held", 6, ("GPU-a",), "")
