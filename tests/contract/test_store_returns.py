@@ -1,12 +1,14 @@
-"""Calls that end as most do are recorded together, and are recorded as any other end is."""
+"""Calls and runs that end as most do are recorded together, and are recorded as any other end is."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from farhand.errors import StaleLease
+from farhand.model import Hook
 from farhand.resources import Capacity
 from farhand.store.changes import Leased
 from farhand.store.claims import Claim
@@ -175,3 +177,90 @@ async def test_many_calls_and_many_ends_cost_few_statements(
     assert len(made) == 20
     assert asked < 10
     assert len([sql for sql in ran if sql.startswith("SELECT")]) == 1
+
+
+async def begun(story: Story, count: int, **settings: Any) -> list[Leased]:
+    """Runs, each handed to a worker."""
+    jobs = [await story.run(**settings) for _ in range(count)]
+    claims = [Claim("w2", Capacity(100), job.id) for job in jobs]
+    return [made for made in await story.store.jobs.lease(claims, story.now) if made is not None]
+
+
+async def told(story: Story, leased: Leased) -> list[Any]:
+    """All that the store has of a run, but for ids and when it was asked for."""
+    run = await story.store.runs.get(leased.run.id)
+    assert run is not None
+    job = await story.job(leased.job.id)
+    (attempt,) = await story.store.runs.attempts(run.id)
+    events = (await story.store.events.page(run=run.id)).items
+    return [
+        replace(run, id="", created_at=0.0),
+        replace(job, id="", run="", age_at=0.0, created_at=0.0, queued_at=0.0),
+        replace(attempt, lease=0, job="", run=""),
+        [(event.kind, event.message, event.worker, event.details) for event in events],
+        [line.text for line in (await story.store.logs.page(run.id)).items],
+    ]
+
+
+PLAIN = protocol.Started(1000.5, 42, "3.11.7", "host1", environment="sha256:env")
+
+
+@pytest.mark.parametrize("started", [PLAIN, STARTED], ids=["plain", "named"])
+async def test_runs_that_end_together_are_as_each_would_have_been(story: Story, started: Any) -> None:
+    end = story.result(value={"enc": "json", "text": "7"}, message="well")
+    slowly, *together = await begun(story, 3)
+    await story.report(slowly, started)
+    one = await story.store.reports.record_all([report(slowly, story.log("x"), end, first=2)], story.now)
+    several = await story.store.reports.record_all(
+        [report(each, started, story.log("x"), end) for each in together], story.now, "w2"
+    )
+    assert several.seqs == (3, 3)
+    expected = await told(story, slowly)
+    for each in together:
+        assert await told(story, each) == expected
+        assert {run.id: run for run in several.changes.runs}[each.run.id] == await story.store.runs.get(
+            each.run.id
+        )
+    assert sorted(several.changes.released) == sorted(
+        (each.job.id, each.job.lease, "w2") for each in together
+    )
+    assert sorted(several.changes.streams) == sorted(each.run.id for each in together)
+    assert one.changes.streams == (slowly.run.id,)
+    again = await story.store.reports.record_all([report(together[0], started, end)], story.now, "w2")
+    assert (again.seqs, again.changes.runs) == ((3,), ())
+
+
+async def test_a_run_that_is_not_as_most_takes_the_longer_way(story: Story) -> None:
+    hooks = (Hook("completed", 0, "tell"),)
+    cancelled, plain = await begun(story, 2)
+    (hooked,) = await begun(story, 1, hooks=hooks)
+    await story.store.runs.cancel(cancelled.run.id, story.now)
+    frame = [report(each, STARTED, story.result()) for each in (cancelled, hooked, plain)]
+    recorded = await story.store.reports.record_all(frame, story.now, "w2")
+    assert recorded.seqs == (2, 2, 2)
+    assert {await story.state(each.run.id) for each in (cancelled, hooked, plain)} == {"completed"}
+    assert [job.kind for job in recorded.changes.enqueued] == ["hook"]
+    with pytest.raises(StaleLease):
+        await story.store.reports.record_all(
+            [report(plain, STARTED, story.log("x"), story.result())], story.now, "w2"
+        )
+
+
+async def test_the_end_of_a_run_is_believed_of_its_worker_alone(story: Story) -> None:
+    made = await begun(story, 2)
+    frame = [report(each, STARTED, story.result()) for each in made]
+    with pytest.raises(StaleLease):
+        await story.store.reports.record_all(frame, story.now, "w3")
+    assert {await story.state(each.run.id) for each in made} == {"starting"}
+
+
+async def test_many_ends_of_runs_cost_few_statements(story: Story) -> None:
+    made = await begun(story, 20)
+    if story.store.database.dialect != "sqlite":
+        return
+    ran: list[str] = []
+    story.store.database._writing.set_trace_callback(ran.append)
+    await story.store.reports.record_all([report(each, STARTED, story.result()) for each in made], story.now)
+    story.store.database._writing.set_trace_callback(None)
+    assert len([sql for sql in ran if sql.startswith("SELECT")]) == 1
+    assert len([sql for sql in ran if sql.startswith("INSERT INTO events")]) == 1

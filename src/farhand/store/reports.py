@@ -21,6 +21,7 @@ from ..errors import StaleLease
 from ..lifecycle import SENT_AHEAD, Ending
 from .changes import Changes, Effects, Recorded
 from .claims import Claim, settle_claims
+from .completions import Completions
 from .database import Database
 from .endings import End, end_attempt
 from .guard import Connection
@@ -151,9 +152,10 @@ def _record_all(
 ) -> Recorded:
     effects, placements = Effects(), Placements(connection)
     seqs: list[int] = []
-    for returned, alike in groupby(reports, key=_is_return):
+    for usual, alike in groupby(reports, key=_usual_end):
         together = list(alike)
-        done = _record_returns(connection, effects, together, now, worker) if returned else set[str]()
+        ends = None if usual is None else usual(connection, effects, now)
+        done = set[str]() if ends is None else _record_together(ends, together, worker)
         known = _known(connection, [report for report in together if report.job not in done])
         for report in together:
             if report.job in done:
@@ -172,9 +174,12 @@ def _record_all(
     return Recorded(tuple(seqs), effects.freeze(), leased)
 
 
-def _is_return(report: Report) -> bool:
+def _usual_end(report: Report) -> type[Returns | Completions] | None:
+    """What records a report that looks like all there is of a job."""
+    if not is_return(report.first, report.events):
+        return None
     # The id of a placed call's job ends with the number of the call; who has another takes the longer way.
-    return "." in report.job and is_return(report.first, report.events)
+    return Returns if "." in report.job else Completions
 
 
 def _find(connection: Connection, report: Report) -> Row | None:
@@ -197,22 +202,19 @@ def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[Any,
     return {(row[1], int(row[1 + _LEASE_AT] or 0), source): row for row in rows for source in sources}
 
 
-def _record_returns(
-    connection: Connection, effects: Effects, reports: list[Report], now: float, worker: str | None
-) -> set[str]:
-    """Record the ends of calls that look like most; the jobs of those that were like that."""
+def _record_together(ends: Returns | Completions, reports: list[Report], worker: str | None) -> set[str]:
+    """Record ends that look like most; the jobs of those that were like that."""
     jobs = [report.job for report in reports]
     if len(set(jobs)) < len(jobs) or len({report.source for report in reports}) > 1:
         return set()
-    returns = Returns(connection, effects, now)
-    known = returns.find(jobs, reports[0].source)
+    known = ends.find(jobs, reports[0].source)
     done = set[str]()
     for report in reports:
         row = known.get(report.job)
         if row is not None and row[1] == report.lease and worker in (None, row[2]):
-            returns.add(row, report.events)
+            ends.add(row, report.events)
             done.add(report.job)
-    returns.flush()
+    ends.flush()
     return done
 
 
