@@ -156,6 +156,25 @@ async def test_what_speaks_another_protocol_is_no_server_of_this_kind(
         other.close()
 
 
+async def test_a_server_without_tls_is_told_from_one_that_is_not_trusted(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    async def complain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(16)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    other = await asyncio.start_server(complain, "127.0.0.1", 0)
+    url = f"https://127.0.0.1:{other.sockets[0].getsockname()[1]}"
+    agent = AgentProcess(server, tmp_path / "state", "--url", url).start()
+    try:
+        await until(lambda: "not connected: what answers there does not speak TLS" in agent.log, "it says so")
+    finally:
+        agent.close()
+        other.close()
+
+
 async def test_a_server_that_closes_before_it_answers_is_dialled_again(
     server: FakeServer, tmp_path: Path
 ) -> None:

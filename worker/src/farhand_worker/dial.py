@@ -31,6 +31,9 @@ _FINAL = {
 _ELSEWHERE = frozenset({301, 302, 303, 307, 308})
 _NOT_FARHAND = frozenset({200, 400, 404, 405, 410, 426})
 
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL"})
+"""What versions of OpenSSL say of an answer in plain text."""
+
 _UNSENT_BYTES = 16 * 1024
 """What may wait in the kernel unsent: on a link of 1 Mbit/s that is an eighth of a second."""
 
@@ -179,6 +182,8 @@ def _unread(address: Address, error: Exception, known: bool) -> Exception:
 
 def _why(error: BaseException) -> str:
     """The system's own words, where the event loop has put others in their place."""
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        return "what answers there does not speak TLS; a server that does not has an http:// address"
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
         return os.strerror(error.errno or 0)
     return str(error) or type(error).__name__
