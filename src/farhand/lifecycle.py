@@ -257,7 +257,10 @@ def _after_crash(standing: Standing, ending: Ending) -> Verdict:
         told = f"lost machine {(standing.machines_lost or 0) + 1} of {MACHINES_LOST_MAX} that cost nothing"
         return _again(standing, reason, f"{told}: {ending.message}", standing.crashes)
     if standing.crashes >= standing.crash_retries:
-        return _end(standing, "crashed", reason, ending.message)
+        bare = ending.message.startswith(("exit ", "signal "))
+        return _end(
+            standing, "crashed", reason, f"the engine ended: {ending.message}" if bare else ending.message
+        )
     crashes = standing.crashes + 1
     message = f"crash {crashes} of {standing.crash_retries} allowed: {ending.message}"
     return _again(standing, reason, message, crashes)

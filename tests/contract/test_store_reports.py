@@ -159,7 +159,12 @@ async def test_a_crash_is_run_again_under_the_same_id_until_its_budget_is_used(s
     leased = await story.running(job)
     recorded = await story.report(leased, story.exit("crashed", "signal 11"), source=protocol.AGENT)
     [run] = recorded.changes.runs
-    assert (run.id, run.state, run.reason, run.message) == (job.run, "crashed", "engine_died", "signal 11")
+    assert (run.id, run.state, run.reason, run.message) == (
+        job.run,
+        "crashed",
+        "engine_died",
+        "the engine ended: signal 11",
+    )
 
 
 async def test_a_lost_worker_without_crash_retries_ends_the_run_as_crashed(story):

@@ -260,6 +260,19 @@ def test_without_crash_retries_a_lost_worker_crashes_the_run_and_says_so() -> No
     assert verdict.message == "worker went away mid-call"
 
 
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("exit 3", "the engine ended: exit 3"),
+        ("signal 9", "the engine ended: signal 9"),
+        ("worker went away mid-call", "worker went away mid-call"),
+    ],
+)
+def test_a_crash_is_told_in_words(message: str, told: str) -> None:
+    ending = Ending("crashed", message=message)
+    assert conclude(Standing(started=True, crash_retries=0), ending).message == told
+
+
 @pytest.mark.parametrize("state", ["crashed", "lost"])
 def test_an_engine_that_dies_before_user_code_began_costs_nothing(state: str) -> None:
     verdict = conclude(Standing(crash_retries=0), Ending(state))

@@ -133,7 +133,8 @@ class _Progress:
 
 def _print_runs(client: Client, runs: list[Json], varied: list[str]) -> None:
     results = _result_names(runs)
-    header = ("run", *varied, "state", "took", *results)
+    named = (f"result {name}" if name in varied else name for name in results)
+    header = ("run", *varied, "state", "took", *named)
     rows = [
         (
             run["id"],

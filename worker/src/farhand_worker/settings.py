@@ -173,7 +173,10 @@ class Values:
 def parser(prog: str = "farhand-worker") -> argparse.ArgumentParser:
     """The command line. Values are read later, like those of the environment and the file."""
     made = argparse.ArgumentParser(
-        prog, description="Lends this machine to a farhand server.", allow_abbrev=False
+        prog,
+        description="Lends this machine to a farhand server.",
+        epilog="`farhand-worker install --user`, with the same options, writes a systemd unit to keep it up.",
+        allow_abbrev=False,
     )
     made.add_argument("--version", action="version", version=__version__)
     for setting in SETTINGS:
