@@ -68,6 +68,27 @@ def test_a_second_installation_takes_the_place_of_the_first(
     assert "Restart=always" in unit.read_text()
 
 
+def test_the_way_to_the_server_and_the_gpus_that_are_lent_go_into_the_unit(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service has none of the shell's variables: it would dial in vain, or lend what was held back."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy.lan:3128")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8, .lan")
+    monkeypatch.setenv("SSL_CERT_FILE", "/etc/our ca.pem")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
+    unit, _ = installed(home)
+    lines = unit.read_text().splitlines()
+    assert "Environment=HTTPS_PROXY=http://proxy.lan:3128" in lines
+    assert 'Environment="no_proxy=10.0.0.0/8, .lan"' in lines
+    assert 'Environment="SSL_CERT_FILE=/etc/our ca.pem"' in lines
+    assert "Environment=CUDA_VISIBLE_DEVICES=1,3" in lines
+    assert stat.S_IMODE(unit.stat().st_mode) == 0o644
+    monkeypatch.setenv("FARHAND_WORKER_TOKEN", "the.token")
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy.lan:3128")
+    unit, _ = installed(home)
+    assert stat.S_IMODE(unit.stat().st_mode) == 0o600, "as the token's file"
+
+
 def test_an_archive_is_started_as_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["farhand-worker.pyz"])
     unit, _ = installed(home)

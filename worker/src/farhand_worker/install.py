@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 from typing import Any, List, Mapping, NamedTuple, Sequence
 
+from .machine import CUDA_MASK
 from .options import Options
+from .proxies import VARIABLES as PROXY_VARIABLES
 from .settings import SETTINGS, Setting, Values
 from .usage import Usage
 
@@ -39,6 +41,10 @@ TimeoutStopSec=60
 [Install]
 WantedBy=default.target
 """
+
+
+_CARRIED = ("PATH", CUDA_MASK, "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""What a worker goes by besides its settings: without these it would not be the one that was tried out."""
 
 
 class Installed(NamedTuple):
@@ -71,7 +77,8 @@ def install(
     words += [str(options.checkout.absolute())] if options.checkout is not None else []
     try:
         _write(token_file, options.token + "\n", 0o600)
-        _write(unit, unit_text(options, words, environ), 0o644)
+        text = unit_text(options, words, environ)
+        _write(unit, text, 0o600 if _shows_credentials(environ) else 0o644)
     except OSError as error:
         raise Usage(f"{error.filename} cannot be written: {error.strerror}") from error
     return Installed(unit, token_file)
@@ -79,7 +86,9 @@ def install(
 
 def unit_text(options: Options, words: Sequence[str], environ: Mapping[str, str]) -> str:
     """The unit of a worker that is started by ``words``."""
-    variables = f"Environment={_assigned('PATH', environ['PATH'])}\n" if environ.get("PATH") else ""
+    carried = (*_CARRIED, *map(str.upper, PROXY_VARIABLES), *PROXY_VARIABLES)
+    said = [name for name in carried if name in environ and (environ[name] or name == CUDA_MASK)]
+    variables = "".join(f"Environment={_assigned(name, environ[name])}\n" for name in said)
     restart = "always" if options.max_idle_s is None else "on-failure"
     return _UNIT.format(
         name=options.name.replace("%", "%%"),
@@ -87,6 +96,12 @@ def unit_text(options: Options, words: Sequence[str], environ: Mapping[str, str]
         variables=variables,
         restart=restart,
     )
+
+
+def _shows_credentials(environ: Mapping[str, str]) -> bool:
+    """Whether the address of a proxy has a name and a password in it."""
+    proxies = (environ.get(spelt, "") for name in PROXY_VARIABLES for spelt in (name, name.upper()))
+    return any("@" in proxy for proxy in proxies)
 
 
 def quoted(word: str) -> str:

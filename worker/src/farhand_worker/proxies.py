@@ -18,6 +18,9 @@ from .usage import Usage
 
 _PORT = 3128
 
+VARIABLES = ("https_proxy", "http_proxy", "all_proxy", "no_proxy")
+"""What is looked at, in small letters; in capitals as well."""
+
 
 class BadProxy(Usage):
     """The proxy that the environment names cannot be used; the message says why."""
