@@ -23,18 +23,38 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_MEMORY = "/dev/shm"
+_ROOM_BYTES = 6 * 1024**3
+
+
+def _around() -> str:
+    """Where temporary files go: to memory where there is enough, for a store syncs each of its commits.
+
+    Whoever sets TMPDIR has chosen.
+    """
+    if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK):
+        return tempfile.gettempdir()
+    there = os.statvfs(_MEMORY)
+    fits = there.f_bavail * there.f_frsize > _ROOM_BYTES and not there.f_flag & os.ST_NOEXEC
+    return _MEMORY if fits else tempfile.gettempdir()
+
+
+AROUND = _around()
+# What tests make for themselves outlives them. Set here, since who hands tests out to processes looks first.
+os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", AROUND)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary() -> Iterator[Path]:
     """A temporary directory for the tests and all they start, in which farhand leaves nothing."""
-    around, variable = tempfile.gettempdir(), os.environ.get("TMPDIR")
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", around)  # what tests make for themselves outlives them
-    with tempfile.TemporaryDirectory(prefix="fh-", ignore_cleanup_errors=True) as name:
+    earlier, variable = tempfile.tempdir, os.environ.get("TMPDIR")
+    with tempfile.TemporaryDirectory(prefix="fh-", dir=AROUND, ignore_cleanup_errors=True) as name:
         Path(name).chmod(0o711)  # PostgreSQL passes through it as another user
         tempfile.tempdir = os.environ["TMPDIR"] = name
         yield Path(name)
         postgresql.end()
         left = sorted(path.name for path in Path(name).glob("farhand-*"))
-        tempfile.tempdir = around
+        tempfile.tempdir = earlier
         os.environ.pop("TMPDIR", None)
         os.environ.update({} if variable is None else {"TMPDIR": variable})
     assert left == [], "left in the temporary directory"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -40,12 +42,23 @@ def sentence_of(program: Program, code: int) -> str:
     return lines[0]
 
 
+@functools.cache
+def _an_empty_store() -> bytes:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "farhand.db"
+        code = "import asyncio, sys; from pathlib import Path; from farhand.store import Store\n"
+        code += "async def make():\n    await (await Store.open(Path(sys.argv[1]))).close()\n"
+        subprocess.run([sys.executable, "-c", code + "asyncio.run(make())", str(path)], check=True)
+        return path.read_bytes()
+
+
 def a_home(directory: Path) -> Path:
     """The home of a server that has run once."""
     home = directory / "home"
-    code = "import asyncio, sys; from pathlib import Path; from farhand.store import Store\n"
-    code += "async def make():\n    await (await Store.open(Path(sys.argv[1]))).close()\n"
-    subprocess.run([sys.executable, "-c", code + "asyncio.run(make())", str(home / "farhand.db")], check=True)
+    home.mkdir(0o700)
+    path = home / "farhand.db"
+    path.touch(0o600)
+    path.write_bytes(_an_empty_store())
     return home
 
 
