@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..model import Job, TaskRun
 from .guard import Connection
 from .rows import JOBS, TASK_RUNS
@@ -55,4 +53,6 @@ class Placements:
 
 def _handed_over(task: TaskRun, job: Job) -> TaskRun:
     """The task run of a call, with the worker that it was handed to."""
-    return task if job.worker is None else replace(task, worker=job.worker, attempts=job.attempt)
+    if job.worker is None:
+        return task
+    return TASK_RUNS.changed(task, {"worker": job.worker, "attempts": job.attempt})

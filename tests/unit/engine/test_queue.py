@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farhand.engine import queue as queue_module
@@ -259,6 +259,7 @@ operations = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(operations)
 def test_whatever_happens_the_queue_agrees_with_a_plain_list(steps: list[tuple[Any, ...]]) -> None:
     queue = Queue()
