@@ -203,3 +203,19 @@ def test_a_nested_flow_is_a_call_of_its_parent(begin: Begin) -> None:
     agent.run("pipeline:main")
     assert agent.value() == 5
     assert [body["name"] for body in agent.events("checkpoint")] == ["inner"]
+
+
+def test_what_a_mapped_item_costs_to_report_does_not_grow_with_their_number(begin: Begin) -> None:
+    """B142."""
+    agent = begin(
+        "@task\ndef double(x): return 2 * x\n"
+        "@flow\ndef main(count: int): return len([f.result() for f in double.map(range(count))])\n"
+    )
+    each: list[float] = []
+    for count in (100, 2000):
+        agent.run("pipeline:main", {"count": count})
+        assert agent.value() == count
+        lines = agent.spool.read_bytes().splitlines()
+        assert max(map(len, lines)) < 1000
+        each.append(sum(map(len, lines)) / count)
+    assert each[1] < 1.1 * each[0]
