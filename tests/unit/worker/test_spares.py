@@ -55,9 +55,23 @@ async def test_they_are_made_when_nothing_is_taken_for_a_moment(tmp_path: Path) 
     spares.close()
 
 
+async def test_one_that_was_used_is_replaced_and_no_more_than_are_kept(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    for _ in range(KEPT + 2):
+        spares.replace()
+    assert len(os.listdir(tmp_path / "spares")) == KEPT
+    fd = spares.take(tmp_path / "a")
+    assert fd is not None
+    os.close(fd)
+    spares.replace()
+    assert len(os.listdir(tmp_path / "spares")) == KEPT
+    spares.close()
+
+
 async def test_a_disk_that_takes_none_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "spares").touch()
     spares = Spares(tmp_path / "spares")
     spares._fill()
+    spares.replace()
     assert spares.take(tmp_path / "a") is None
     spares.close()

@@ -250,6 +250,8 @@ class Holdings:
             self.tallies.ended(attempt.assign.flow, *attempt.reports.end, wall_now())
         self._let_go_if_settled((attempt.assign.job, attempt.assign.lease))
         self._settled()
+        if not self.lines.busy:
+            asyncio.get_running_loop().call_soon(self._spares.replace)
 
     def _lost(self, key: JobKey, reports: Reports) -> None:
         _log.error("job %s: a value it had saved is no longer on this disk", key[0])

@@ -128,6 +128,11 @@ class Lines:
         if line is not None and not line.busy:
             del self._lines[number]
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is one."""
+        return bool(self._lines)
+
     def _emptied(self, number: int, line: Line) -> None:
         if self._lines.get(number) is line:
             del self._lines[number]

@@ -1,7 +1,8 @@
 """Empty files made while nothing is to do, each to be given its name when it is needed.
 
 An attempt is on disk before anything of it begins, and making a file takes a disk three times as long as
-renaming one. Each is used once: what wrote to it may still hold it open.
+renaming one; half a millisecond where ext4 has no journal, since it passes over all that was removed in the
+last minutes. Each is used once: what wrote to it may still hold it open.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ class Spares:
             return None
         return fd
 
+    def replace(self) -> None:
+        """One was used, and for now nobody waits for another: make it, so that the next finds one there."""
+        if len(self._free) < KEPT:
+            with suppress(OSError):
+                self._make()
+
     def close(self) -> None:
         """Keep none any more."""
         self._quiet.close()
@@ -50,8 +57,12 @@ class Spares:
 
     def _fill(self) -> None:
         with suppress(OSError):  # a full disk, say: whoever needs one makes it, and says so
-            self._root.mkdir(exist_ok=True)
             while len(self._free) < KEPT:
-                self._count += 1
-                name = f"{self._root}/{self._count}"
-                self._free.append((name, os.open(name, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)))
+                self._make()
+
+    def _make(self) -> None:
+        if not self._count:
+            self._root.mkdir(exist_ok=True)
+        self._count += 1
+        name = f"{self._root}/{self._count}"
+        self._free.append((name, os.open(name, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)))
