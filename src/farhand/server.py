@@ -108,22 +108,7 @@ class Server:
 
     async def _serve_store(self, store: Store) -> None:
         config = self._config
-        services = Services(
-            store,
-            config.home,
-            config.times,
-            keep_s=config.keep,
-            keep_audit_s=config.keep_audit,
-            reserve_after_s=config.reserve_after_s,
-            import_timeout_s=config.import_timeout_s,
-            import_again_s=config.import_again_s,
-        )
-        services.doctor.settings = [SettingShown(*row) for row in shown(config)]
-        mask_logs(services.masker)
-        services.limits = {
-            "engine_memory_bytes": config.engine_memory,
-            "spool_bytes": config.spool_limit,
-        }
+        services = self._services(store)
         certificate = read_certificate(config.tls_cert, config.tls_key)
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
@@ -133,15 +118,7 @@ class Server:
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port, certificate)
         watcher = Watcher(services.projects, config.root, config.inspect_s) if config.root else None
-        provisioning = Provisioning(
-            services.machines,
-            config.root or config.home,
-            config.home,
-            settings.url,
-            settings.pin,
-            lambda: self._behind_relays(settings, certificate, store.meta.incarnation()),
-            forget=services.operations.forget,
-        )
+        provisioning = self._provisioning(services, settings, certificate)
         try:
             await services.start()
             local.start()
@@ -162,6 +139,40 @@ class Server:
             http.force_exit = True
             await asyncio.gather(serving, return_exceptions=True)
             (config.home / "server.json").unlink(missing_ok=True)
+
+    def _services(self, store: Store) -> Services:
+        config = self._config
+        services = Services(
+            store,
+            config.home,
+            config.times,
+            keep_s=config.keep,
+            keep_audit_s=config.keep_audit,
+            reserve_after_s=config.reserve_after_s,
+            import_timeout_s=config.import_timeout_s,
+            import_again_s=config.import_again_s,
+        )
+        services.doctor.settings = [SettingShown(*row) for row in shown(config)]
+        mask_logs(services.masker)
+        services.limits = {
+            "engine_memory_bytes": config.engine_memory,
+            "spool_bytes": config.spool_limit,
+        }
+        return services
+
+    def _provisioning(
+        self, services: Services, settings: WebSettings, certificate: Certificate | None
+    ) -> Provisioning:
+        home = self._config.home
+        return Provisioning(
+            services.machines,
+            self._config.root or home,
+            home,
+            settings.url,
+            settings.pin,
+            lambda: self._behind_relays(settings, certificate, services.store.meta.incarnation()),
+            forget=services.operations.forget,
+        )
 
     def _tell(self, root: Path | None, packed: Packed | None) -> None:
         found = packed.offer.flows if packed else []
