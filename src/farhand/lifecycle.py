@@ -257,7 +257,7 @@ def _after_crash(standing: Standing, ending: Ending) -> Verdict:
         told = f"lost machine {(standing.machines_lost or 0) + 1} of {MACHINES_LOST_MAX} that cost nothing"
         return _again(standing, reason, f"{told}: {ending.message}", standing.crashes)
     if standing.crashes >= standing.crash_retries:
-        bare = ending.message.startswith(("exit ", "signal "))
+        bare = reason == "engine_died" and ending.message.startswith(("exit ", "signal "))
         return _end(
             standing, "crashed", reason, f"the engine ended: {ending.message}" if bare else ending.message
         )

@@ -70,9 +70,10 @@ def test_a_hand_off_of_which_a_message_is_lost_runs_once(
     """FAULTS B018: a hand-off in flight is neither lost nor done twice."""
     deployment.worker("box", url=proxy.url)
     witness, gate = tmp_path / "witness", tmp_path / "gate"
-    gate.touch()
     proxy.swallow(direction, lambda message: message["type"] == kind)
     run_id = deployment.start_run("waiting_there", path=str(witness), gate=str(gate))
+    eventually(lambda: proxy.swallowed, what="it is lost")
+    gate.touch()
     assert deployment.wait_for_run(run_id, "completed")["result"] == "done"
     assert [message["type"] for message in proxy.swallowed] == [kind]
     assert words(witness) == {"begin": 1, "end": 1}
@@ -104,9 +105,15 @@ def test_a_result_whose_acknowledgement_is_lost_is_recorded_once(
 
 
 def _acknowledges_events(message: dict[str, Any]) -> bool:
-    return message["type"] == "ack" and message["job"] is not None
+    return any(each["type"] == "ack" and each.get("job") is not None for each in _parts(message))
 
 
 def _result_is_sent(proxy: Proxy, before: int) -> bool:
     sent = (message for direction, message in proxy.seen[before:] if direction == TO_SERVER)
-    return any(event[0] == "result" for message in sent for event in message.get("events", ()))
+    parts = (each for message in sent for each in _parts(message))
+    return any(event[0] == "result" for each in parts for event in each.get("events", ()))
+
+
+def _parts(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages of a frame."""
+    return message["messages"] if message["type"] == "several" else [message]

@@ -183,7 +183,17 @@ def test_a_sweep_runs_every_combination_once(deployment: Deployment, call) -> No
     assert plan == [{"lr": lr, "seed": seed} for lr in (0.1, 0.01) for seed in (1, 2)]
     asked = ("sweep", "score", "-p", "lr=0.1,0.01", "-p", "seed=1..2", "--name", "grid")
     told = call(*asked)
-    assert told.splitlines()[0].split() == ["run", "lr", "seed", "state", "took", "accuracy", "seed"]
+    columns = [
+        "run",
+        "lr",
+        "seed",
+        "state",
+        "took",
+        "accuracy",
+        "result",
+        "seed",
+    ]  # a parameter is called so too
+    assert told.splitlines()[0].split() == columns
     assert told.count("completed") == 4
     runs = deployment.items("/runs", sweep="grid")
     assert sorted((run["params"]["lr"], run["params"]["seed"]) for run in runs) == [

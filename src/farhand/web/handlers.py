@@ -82,12 +82,15 @@ def _is_of_a_browser(request: Request) -> bool:
 
 
 def _masked(request: Request, response: Response) -> Response:
+    return masked(request.app.state.services, response)
+
+
+def masked(services: Services, response: Response) -> Response:
     """The same answer without any secret that this server knows."""
-    services: Services = request.app.state.services
     text = bytes(response.body).decode()
-    masked = services.masker.json(text)
-    if masked != text:
-        response.body = masked.encode()
+    said = services.masker.json(text)
+    if said != text:
+        response.body = said.encode()
         response.headers["content-length"] = str(len(response.body))
     return response
 

@@ -3,7 +3,7 @@
 `Quick` stands before the application and answers exactly as the route `start_run` would, which stays the
 one that is described. Whatever is not plainly such a request (another content type, a cookie in place of a
 token, a body of another shape), and whatever is refused, goes on to the route with all that was read of it,
-and is answered or refused there.
+and is answered or refused there. That the store fails is said here: it may take as long to fail again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..engine.audit import Told
-from ..engine.roles import check
+from ..engine.roles import Identity, check
 from ..engine.services import Services
+from ..errors import StoreFailed
 from ..model import Run
 from .audit import tell
 from .flows import Start, start_run
 from .guard import RAW_HEADERS, Guard, with_headers
-from .problems import internal
+from .handlers import masked
+from .problems import internal, of_error
 from .views import encoded, run_view
 
 _PATH = re.compile(r"/api/v1/flows/([^/]+)/runs")
@@ -55,11 +57,9 @@ class Quick:
             return
         read, whole = await _read(receive, self._guard.body_bytes_max)
         start = _start_in(read) if whole else None
-        run = None if start is None else await self._start(asked, start, scope, receive, send)
-        if run is None:
+        answered = start is not None and await self._answer(asked, start, scope, receive, send)
+        if not answered:
             await self._app(scope, _again(read, receive), send)
-        else:
-            await _accept(run, send)
 
     def _asked(self, scope: Scope) -> _Asked | None:
         """What a request asks for; None for any that is not plainly one to start a run."""
@@ -77,11 +77,10 @@ class Quick:
         client = scope.get("client")
         return _Asked(match.group(1), token[len(_BEARER) :].strip(), client[0] if client else "")
 
-    async def _start(
-        self, asked: _Asked, start: Start, scope: Scope, receive: Receive, send: Send
-    ) -> Run | None:
-        """The run; None where the described route is to say what is against it."""
+    async def _answer(self, asked: _Asked, start: Start, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Start the run and say so; false where the described route is to say what is against it."""
         services: Services = self._state.services
+        who: Identity | None = None
         told: Told | None = None
         try:
             who = await services.tokens.verify(asked.token, asked.address)
@@ -90,16 +89,20 @@ class Quick:
             run = await services.runs.start(
                 asked.flow, start.params, start.idempotency_key, start.sweep, told=told
             )
-        except (
-            Exception
-        ):  # whatever it was: the described route meets it again, and answers, tells and logs it
-            if told is None or not told.written:
-                return None
-            await internal()(scope, receive, with_headers(send))
-            raise
+        except Exception as error:
+            if told is not None and told.written:
+                await internal()(scope, receive, with_headers(send))
+                raise
+            if not isinstance(error, StoreFailed):
+                return False  # the route meets it again, and answers, tells and logs it
+            await masked(services, of_error(error))(scope, receive, with_headers(send))
+            if who is not None:
+                await tell(services, who, asked.address, _ACTION, asked.flow, error.status, {})
+            return True
         if not told.written:  # an earlier run, which is asked for again
             await tell(services, who, asked.address, _ACTION, asked.flow, 202, {"made": run.id})
-        return run
+        await _accept(run, send)
+        return True
 
 
 async def _read(receive: Receive, bytes_max: int) -> tuple[list[Message], bool]:
