@@ -57,9 +57,13 @@ def test_a_thousand_blocked_runs_are_few_at_a_time_and_all_end(tmp_path: Path) -
         tokens = {name: server.token(name, [name]) for name in ("frail", "steady")}
         start(server, RUNS)
         with attached(server.url, tokens["frail"], "frail", SLOTS, TIMES.heartbeat_s, of_a_parent) as parents:
-            eventually(lambda: parents.held == 4 * SLOTS, 60, "four blocked engines for each slot")
+            eventually(lambda: parents.held >= 4 * SLOTS, 60, "four blocked engines for each slot")
             last = server.items("/runs", state="queued", limit=1)[0]["id"]
-            eventually(lambda: "8 blocked" in server.run(last)["message"], 20, "the last says why it waits")
+            eventually(
+                lambda: "blocked runs, of at most 8" in server.run(last)["message"],
+                20,
+                "the last says why it waits",
+            )
             with attached(
                 server.url, tokens["steady"], "steady", SLOTS, TIMES.heartbeat_s, of_a_call
             ) as calls:
