@@ -58,6 +58,8 @@ class Surroundings:
         self._manifests: Dict[str, Mapping[str, str]] = {}
         self._differs: Dict[str, List[str]] = {}
         self._poked = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._first: Optional[asyncio.Future[None]] = None
         self._nothing = False
 
     async def watch(self) -> None:
@@ -65,10 +67,6 @@ class Surroundings:
         looked: Optional[_Looked] = None
         while True:
             await self._fetch()
-            if self._paths and self._installed is None:
-                await (
-                    self._look_at_environment()
-                )  # at once: the first change is named by what was there before
             seen = await self._look()
             if seen != looked or self._unnamed or self._wanted.keys() - self._differs.keys():
                 looked = await self._at_rest(seen)
@@ -108,7 +106,8 @@ class Surroundings:
         self._paths = paths
         if self._installed is None:
             self._note_environment(environment, [])
-            self.poke()
+            if self._first is None:  # at once: the first change is named by what was there before
+                self._first = asyncio.ensure_future(self._look_at_environment())
         elif environment != self.environment:
             self._unnamed = True
             self.poke()
@@ -172,13 +171,14 @@ class Surroundings:
             self._say()
 
     async def _look_at_environment(self) -> None:
-        self._unnamed = False
-        listed: List[str] = await _in_thread(lambda: installed(self._paths))
-        changes = [] if self._installed is None else difference(self._installed, listed)
-        if listed != self._installed:
-            self._installed = listed
-            await _in_thread(lambda: keep(self._kept, listed))
-        self._note_environment(digest_of(listed), changes)
+        async with self._looking:
+            self._unnamed = False
+            listed: List[str] = await _in_thread(lambda: installed(self._paths))
+            changes = [] if self._installed is None else difference(self._installed, listed)
+            if listed != self._installed:
+                self._installed = listed
+                await _in_thread(lambda: keep(self._kept, listed))
+            self._note_environment(digest_of(listed), changes)
 
     def _say(self) -> None:
         """Loudly, when nothing here is of use; once, until that changes."""
