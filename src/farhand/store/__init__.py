@@ -8,7 +8,7 @@ One public method is one transaction. `Store` has an attribute a noun, each with
 - `moves` has the compare-and-sets by which anything changes state, `reported` what the events of a report
   change, `endings` what the end of an attempt brings about and `closing` what ends with a run or a call,
   `batch` what reports of jobs and of scripts have in common; `placements` and `returns` write placed calls
-  and their ends together;
+  and their ends together, `completions` those of runs, with what both have in common in `whole_ends`;
 - `claims` makes leases of what the dispatcher chose, `leases` says where there is room, `handovers` writes
   them;
 - `retention` is what deletes records, in small pieces;

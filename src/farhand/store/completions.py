@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import IllegalTransition
-from ..lifecycle import JOB, RUN, advance
+from ..lifecycle import RUN, advance
 from ..model import Run
 from .batch import STREAMING, Batch
 from .changes import Effects
@@ -18,6 +18,7 @@ from .guard import Connection
 from .moves import Note, add_notes, moved_run, noted
 from .rows import JOBS, RUNS, Row, optional_json
 from .run_blobs import digests_of, name_blobs
+from .whole_ends import WholeEnds
 
 _FIND = (
     f"SELECT j.id, j.lease, j.worker, j.settings, {RUNS.of('r')}"
@@ -39,8 +40,7 @@ class Completions:
         self._connection = connection
         self._effects = effects
         self._now = now
-        self._attempts: list[tuple[Any, ...]] = []
-        self._jobs: list[tuple[Any, ...]] = []
+        self._ends = WholeEnds(connection)
         self._runs: list[tuple[Any, ...]] = []
         self._notes: list[Note] = []
 
@@ -57,14 +57,7 @@ class Completions:
         run, start, end = RUNS.load(columns), events[0], events[-1]
         if len(events) > 2:
             self._stream(run.id, events[1:-1])
-        at, reason = max(end.at, start.at), end.reason or end.state
-        self._attempts.append(
-            (
-                start.at, start.host, start.python, start.pid, start.environment,
-                at, end.state, reason, end.message, lease,
-            )
-        )  # fmt: skip
-        self._jobs.append((start.at, job, lease))
+        at, reason = self._ends.add(job, lease, start, end), end.reason or end.state
         name = run.name if start.name is None else start.name
         self._move(run, worker, reason, end, name=name, host=start.host, started_at=start.at, ended_at=at)
         self._effects.released.append((job, int(lease), worker))
@@ -94,27 +87,16 @@ class Completions:
 
     def flush(self) -> None:
         """Write what has gathered."""
-        if not self._jobs:
+        if not self._ends.flush():
             return
-        advance(JOB, advance(JOB, "leased", "running"), "ended")
         advance(RUN, advance(RUN, "starting", "running"), "completed")
-        self._connection.executemany(
-            "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ?,"
-            " ended_at = ?, outcome = ?, reason = ?, message = ? WHERE lease = ?",
-            self._attempts,
-        )
-        ended = self._connection.executemany(
-            "UPDATE jobs SET state = 'ended', started_at = ?, lease = NULL, worker = NULL"
-            " WHERE id = ? AND state = 'leased' AND lease = ?",
-            self._jobs,
-        )
         told = self._connection.executemany(
             "UPDATE runs SET state = 'completed', reason = ?, message = ?, name = ?, started_at = ?,"
             " host = ?, ended_at = ?, result = ?, error = NULL WHERE id = ? AND state = 'starting'",
             self._runs,
         )
-        if (ended.rowcount, told.rowcount) != (len(self._jobs), len(self._runs)):
+        if told.rowcount != len(self._runs):
             raise IllegalTransition("runs that have ended are no longer as they were read")
         for first in range(0, len(self._notes), _NOTES_MAX):
             add_notes(self._connection, self._notes[first : first + _NOTES_MAX])
-        self._attempts, self._jobs, self._runs, self._notes = [], [], [], []
+        self._runs, self._notes = [], []

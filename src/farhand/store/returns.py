@@ -11,7 +11,7 @@ from typing import Any
 from farhand_worker.protocol import Artifact, Log, Metric, Progress, Result, Started
 
 from ..errors import IllegalTransition
-from ..lifecycle import JOB, TASK, advance
+from ..lifecycle import TASK, advance
 from ..model import Json
 from .batch import STREAMING, Batch
 from .changes import Effects, PlacedOutcome
@@ -19,6 +19,7 @@ from .guard import Connection
 from .nested import open_ids
 from .rows import Row, from_json, optional_json
 from .run_blobs import digests_of, name_blobs
+from .whole_ends import WholeEnds
 
 _STREAMED = frozenset({Log, Metric, Progress, Artifact})
 
@@ -47,8 +48,7 @@ class Returns:
         self._connection = connection
         self._effects = effects
         self._now = now
-        self._attempts: list[tuple[Any, ...]] = []
-        self._jobs: list[tuple[Any, ...]] = []
+        self._ends = WholeEnds(connection)
         self._tasks: list[tuple[Any, ...]] = []
 
     def find(self, jobs: Iterable[str], source: str) -> dict[str, Row]:
@@ -64,14 +64,7 @@ class Returns:
         start, end = events[0], events[-1]
         if len(events) > 2:
             self._stream(run, events[1:-1], nested is not None)
-        at = max(end.at, start.at)
-        self._attempts.append(
-            (
-                start.at, start.host, start.python, start.pid, start.environment,
-                at, end.state, end.reason or end.state, end.message, lease,
-            )
-        )  # fmt: skip
-        self._jobs.append((start.at, job, lease))
+        at = self._ends.add(job, lease, start, end)
         self._tasks.append((start.at, at, optional_json(end.value), run, key))
         effects = self._effects
         effects.released.append((job, int(lease), worker))
@@ -105,25 +98,14 @@ class Returns:
 
     def flush(self) -> None:
         """Write what has gathered."""
-        if not self._jobs:
+        if not self._ends.flush():
             return
-        advance(JOB, advance(JOB, "leased", "running"), "ended")
         advance(TASK, advance(TASK, "queued", "running"), "completed")
-        self._connection.executemany(
-            "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ?,"
-            " ended_at = ?, outcome = ?, reason = ?, message = ? WHERE lease = ?",
-            self._attempts,
-        )
-        ended = self._connection.executemany(
-            "UPDATE jobs SET state = 'ended', started_at = ?, lease = NULL, worker = NULL"
-            " WHERE id = ? AND state = 'leased' AND lease = ?",
-            self._jobs,
-        )
         told = self._connection.executemany(
             "UPDATE task_runs SET state = 'completed', started_at = ?, ended_at = ?, attempts = 1, kept = 1,"
             " value = ?, error = NULL WHERE run = ? AND key = ? AND state = 'queued'",
             self._tasks,
         )
-        if (ended.rowcount, told.rowcount) != (len(self._jobs), len(self._tasks)):
+        if told.rowcount != len(self._tasks):
             raise IllegalTransition("calls that have ended are no longer as they were read")
-        self._attempts, self._jobs, self._tasks = [], [], []
+        self._tasks = []

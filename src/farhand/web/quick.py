@@ -89,7 +89,7 @@ class Quick:
             run = await services.runs.start(
                 asked.flow, start.params, start.idempotency_key, start.sweep, told=told
             )
-        except Exception as error:
+        except Exception as error:  # whatever it was: it is told below, or by the route
             if told is not None and told.written:
                 await internal()(scope, receive, with_headers(send))
                 raise

@@ -43,7 +43,7 @@ class Spares:
         return fd
 
     def replace(self) -> None:
-        """One was used, and for now nobody waits for another: make it, so that the next finds one there."""
+        """One was used, and nobody waits for another: make it, so that the next finds one there."""
         if len(self._free) < KEPT:
             with suppress(OSError):
                 self._make()
