@@ -107,7 +107,7 @@ class Surroundings:
         if self._installed is None:
             self._note_environment(environment, [])
             if self._first is None:  # at once: the first change is named by what was there before
-                self._first = asyncio.ensure_future(self._look_at_environment())
+                self._first = asyncio.ensure_future(self._list())
         elif environment != self.environment:
             self._unnamed = True
             self.poke()
@@ -169,6 +169,14 @@ class Surroundings:
             shown = {name: files[:FILES_MAX] for name, files in differs.items()}
             self._send(Changed(git=git, differs=shown))
             self._say()
+
+    async def _list(self) -> None:
+        """What there is now; nothing is told of it."""
+        async with self._looking:
+            listed: List[str] = await _in_thread(lambda: installed(self._paths))
+            if self._installed is None:
+                self._installed = listed
+                await _in_thread(lambda: keep(self._kept, listed))
 
     async def _look_at_environment(self) -> None:
         async with self._looking:
