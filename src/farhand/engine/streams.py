@@ -84,10 +84,8 @@ class Streams:
         try:
             async with asyncio.timeout(min(wait_s, WAIT_S_MAX)):
                 with self._fleet.reading(job.run, job_id) as blocked:
-                    if (
-                        blocked
-                    ):  # what it keeps may be what a call lacks before which there is nothing to read
-                        self._wakeup.set()
+                    if blocked:
+                        self._wakeup.set()  # what it keeps may be what a call lacks that comes before a value
                     return await self._waited_for(job_id, job.run, asked)
         except TimeoutError:
             return {"again": True}

@@ -350,10 +350,10 @@ class Attempt:
         """The server has recorded up to ``number``: an engine that waits for that, or for room, goes on."""
         before = self.reports.acked_bytes
         if self.reports.acknowledge(source, number) and self._engine is not None:
-            full = self.reports.grow() - before > self._spool_bytes_max // 2
-            if full or self._ack_wanted:
+            read = self.reports.grow()
+            if read - before > self._spool_bytes_max // 2 or self._ack_wanted:
                 self._ack_wanted = False
-                self._arm(self.reports.grow())
+                self._arm(read)
 
     # ------------------------------------------------------------ what the server says
 

@@ -140,7 +140,7 @@ class Nearby:
         if place is None:
             yield None
             return
-        path = place.with_name(f".{place.name}.{token}.laid")
+        path = _beside(place, token)
         try:
             os.link(source, path)
             size = path.stat().st_size
@@ -163,7 +163,7 @@ class Nearby:
             if place is None or not self.takes:
                 yield None
                 return
-            path = place.with_name(f".{place.name}.{token}.laid")
+            path = _beside(place, token)
             try:
                 yield self._lay(file.fileno(), path, token)
             finally:
@@ -230,6 +230,11 @@ def _copied(source: int, target: int) -> int:
     while piece:
         piece = piece[os.write(target, piece) :]
     return size
+
+
+def _beside(place: Path, token: str) -> Path:
+    """Where a file is laid for the server to take, next to its blob's place."""
+    return place.with_name(f".{place.name}.{token}.laid")
 
 
 def _remove(path: Path) -> None:

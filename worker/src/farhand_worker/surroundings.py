@@ -171,22 +171,24 @@ class Surroundings:
             self._say()
 
     async def _list(self) -> None:
-        """What there is now; nothing is told of it."""
+        """What there is now, unless that is known; nothing is told of it."""
         async with self._looking:
-            listed: List[str] = await _in_thread(lambda: installed(self._paths))
             if self._installed is None:
-                self._installed = listed
-                await _in_thread(lambda: keep(self._kept, listed))
+                await self._learn()
 
     async def _look_at_environment(self) -> None:
         async with self._looking:
             self._unnamed = False
-            listed: List[str] = await _in_thread(lambda: installed(self._paths))
-            changes = [] if self._installed is None else difference(self._installed, listed)
-            if listed != self._installed:
-                self._installed = listed
-                await _in_thread(lambda: keep(self._kept, listed))
-            self._note_environment(digest_of(listed), changes)
+            before, listed = self._installed, await self._learn()
+            self._note_environment(digest_of(listed), [] if before is None else difference(before, listed))
+
+    async def _learn(self) -> List[str]:
+        """List what is installed, and keep the list if it is another."""
+        listed: List[str] = await _in_thread(lambda: installed(self._paths))
+        if listed != self._installed:
+            self._installed = listed
+            await _in_thread(lambda: keep(self._kept, listed))
+        return listed
 
     def _say(self) -> None:
         """Loudly, when nothing here is of use; once, until that changes."""
