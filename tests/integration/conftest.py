@@ -1,14 +1,15 @@
-"""A real engine process, driven by a fake agent over its socket."""
+"""A real engine process, driven by a fake agent over its socket; and the fake server of a real agent."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.integration.agent_server import FakeServer
 from tests.integration.fake_agent import FakeAgent, make_runtime
 
 Begin = Callable[..., FakeAgent]
@@ -17,6 +18,13 @@ Begin = Callable[..., FakeAgent]
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_runtime(tmp_path_factory.mktemp("runtime"))
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[FakeServer]:
+    server = await FakeServer().start()
+    yield server
+    await server.close()
 
 
 @pytest.fixture

@@ -29,13 +29,6 @@ LOST = "the agent ended and its engines with it"
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer().start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
 async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProcess]:
     agent = AgentProcess(server, tmp_path / "state").start()
     await server.attached()

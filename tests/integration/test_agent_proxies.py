@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,6 @@ pytestmark = pytest.mark.anyio
 
 HOST = "flows.invalid"
 """No machine resolves it: whoever reaches the server has gone through the proxy."""
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer().start()
-    yield server
-    await server.close()
 
 
 @pytest.fixture

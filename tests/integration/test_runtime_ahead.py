@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from tests.integration.agent_server import AgentProcess, FakeServer, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(not LINUX, reason="stems are of Linux")]
 RUNTIME = "/api/v1/workers/runtime"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer().start()
-    yield server
-    await server.close()
 
 
 async def test_a_runtime_is_fetched_once_and_loaded_before_the_worker_attaches(

@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,13 +17,6 @@ from tests.docs.pages import page
 from tests.integration.agent_server import TOKEN, AgentProcess, FakeServer, until
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer().start()
-    yield server
-    await server.close()
 
 
 def everything_shown(kind: str) -> dict[int, bytes]:
