@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 
 from ..errors import StoreLocked, Unreachable, Usage
+from ..sizes import size
 from .home import home_of
 from .options import home_option, insecure_option, json_option, url_option
-from .output import print_json, size
+from .output import print_json
 
 
 @click.command()

@@ -9,9 +9,10 @@ from typing import Any
 import click
 
 from ..errors import StoreDamaged, StoreLocked, Unreachable
+from ..sizes import size
 from .home import home_of
 from .options import home_option, insecure_option, json_option, url_option
-from .output import print_facts, print_json, print_table, size
+from .output import print_facts, print_json, print_table
 from .program import finish
 
 

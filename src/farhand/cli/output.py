@@ -113,14 +113,6 @@ def clip(text: str, length: int = 60) -> str:
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def size(count: int) -> str:
-    """A number of bytes, in the largest unit of which there is one."""
-    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
-        if count >= 1024**power:
-            return f"{count / 1024**power:.1f} {unit}"
-    return f"{count} B"
-
-
 def said(progress: Mapping[str, Any] | None) -> str:
     """How far something has come: done of total, the share, and the words that came with it."""
     if progress is None:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from ...comparison import ABSENT
 from ...model import Attempt, Run, TaskRun
+from ...sizes import size as size
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _TEXT_MAX = 20_000
 _LINE_MAX = 60
 _COMPARED_MAX = 300
@@ -39,14 +39,6 @@ def duration(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
-
-
-def size(count: int) -> str:
-    """Bytes in a unit that leaves few digits."""
-    amount, unit = float(count), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount, unit = amount / 1024, unit + 1
-    return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
 def mebibytes(count: int) -> str:
