@@ -84,6 +84,9 @@ async def test_what_a_called_flow_left_is_found_under_its_run_and_under_its_call
         )
     assert seen[leased.run.id] == ("abcde", ["k", "kk", "t"], [{"loss": 1.0}], 1)
     assert seen["0inner01"] == ("bcd", ["kk", "t"], [{"loss": 1.0}], 1)
+    part = await runs.part("0inner01")
+    assert await store.tasks.tally(part.root, 0, part.keys) == {"running": 2}
+    assert (await store.tasks.page(part.root, 0, 100, part.keys, "completed")).items == []
     assert seen["0inner02"] == ("d", [], [{"loss": 1.0}], 0)
     assert (await runs.get("0inner01")).progress["done"] == 1
     assert (await runs.get(leased.run.id)).progress is None

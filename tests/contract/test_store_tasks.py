@@ -33,6 +33,23 @@ async def test_tasks_are_numbered_as_they_are_first_seen_and_paged(story):
     assert page.next is None
 
 
+async def test_tasks_are_counted_by_state_and_paged_within_one(story):
+    leased = await story.running()
+    await story.report(
+        leased,
+        *(story.checkpoint(key, "failed" if key in "bd" else "completed") for key in "abcd"),
+        story.began("e"),
+    )
+    tasks = story.store.tasks
+    assert await tasks.tally(leased.run.id) == {"running": 1, "completed": 2, "failed": 2}
+    assert await tasks.tally(leased.run.id, 3) == {"running": 1, "failed": 1}
+    assert await tasks.tally("none") == {}
+    page = await tasks.page(leased.run.id, 0, 1, state="failed")
+    assert ([task.key for task in page.items], page.next) == (["b"], "2")
+    page = await tasks.page(leased.run.id, 2, 1, state="failed")
+    assert ([task.key for task in page.items], page.next) == (["d"], None)
+
+
 async def test_a_kept_outcome_is_final(story):
     leased = await story.running()
     await story.report(leased, story.checkpoint("a"))

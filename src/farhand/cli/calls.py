@@ -2,24 +2,67 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import click
 
 from ..errors import Usage
+from ..lifecycle import TASK
 from .client import Client, segment
 from .output import clip, compact, moment, print_facts, print_json, print_table, said, took
 
 Json = dict[str, Any]
 
-SHOWN_MAX = 50
+SHOWN = 50
 NEEDS_SHOWN = 5
 
 
-def print_calls(client: Client, run: str, worker: str | None) -> None:
-    """Print the first calls of a run; nothing when it has made none. ``worker`` has what was not placed."""
-    page = client.get(f"/runs/{segment(run)}/tasks", limit=SHOWN_MAX)
+class Listed(NamedTuple):
+    """Which calls of a run are to be listed."""
+
+    state: str | None
+    after: int | None
+    limit: int | None
+
+    @property
+    def asked(self) -> bool:
+        """Whether anybody said so."""
+        return any(value is not None for value in self)
+
+
+def calls_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the command ``listed``, a `Listed`."""
+
+    @click.option("--state", type=click.Choice(list(TASK)), help="List the calls in this state alone.")
+    @click.option(
+        "--after", type=click.IntRange(min=0), metavar="N", help="List the calls after this number alone."
+    )
+    @click.option(
+        "--limit", type=click.IntRange(1, 1000), metavar="N", help=f"List so many calls at most; {SHOWN}."
+    )
+    @functools.wraps(command)
+    def listing(*args: Any, state: str | None, after: int | None, limit: int | None, **options: Any) -> Any:
+        return command(*args, listed=Listed(state, after, limit), **options)
+
+    return listing
+
+
+def read_calls(client: Client, run: str, listed: Listed) -> Json:
+    """A page of the calls of a run: where it does not hold all, what failed comes first."""
+    first = {"state": listed.state} if listed.state else {"failing_first": "true"}
+    return client.get(
+        f"/runs/{segment(run)}/tasks", limit=listed.limit or SHOWN, after=listed.after or 0, **first
+    )
+
+
+def print_calls(client: Client, run: str, worker: str | None, listed: Listed) -> None:
+    """Print calls of a run; nothing when it has made none. ``worker`` has what was not placed."""
+    page = read_calls(client, run, listed)
     if not page["items"]:
+        if listed.asked:
+            click.echo("No call is like that.", err=True)
         return
     numbers = {task["key"]: task["number"] for task in page["items"]}
     click.echo("")
@@ -39,7 +82,20 @@ def print_calls(client: Client, run: str, worker: str | None) -> None:
         ],
     )
     if page["next"]:
-        click.echo(f"There are more: GET /runs/{run}/tasks has all of them.", err=True)
+        counts = client.get(f"/runs/{segment(run)}/tasks/summary", after=listed.after or 0)["items"]
+        click.echo(_what_is_left(run, page, counts, listed), err=True)
+
+
+def _what_is_left(run: str, page: Json, counts: list[Json], listed: Listed) -> str:
+    """How many calls follow a page, and how they are seen."""
+    of = {each["state"]: each["count"] for each in counts}
+    left = (of.get(listed.state, 0) if listed.state else sum(of.values())) - len(page["items"])
+    state = f" --state {listed.state}" if listed.state else ""
+    told = f"{left} more: farhand runs show {run}{state} --after {page['next']}"
+    if listed.state or listed.after or len(of) < 2:
+        return told
+    kinds = ", ".join(f"{count} {name}" for name, count in of.items())
+    return f"{told}, or one kind by --state ({kinds})"
 
 
 def print_call(client: Client, run: str, number: int, as_json: bool) -> None:

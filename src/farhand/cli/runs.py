@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from .calls import print_call, print_calls
+from ..errors import Usage
+from .calls import Listed, calls_options, print_call, print_calls, read_calls
 from .client import Client, segment
 from .compare import compare
 from .deleting import delete_runs
@@ -116,16 +117,24 @@ def _read_page(client: Client, wanted: Filter, limit: int, cursor: str | None) -
     metavar="N",
     help="Show the call of this number alone: its result, or its traceback.",
 )
+@calls_options
 @json_option
 @calls_server
-def show(client: Client, run: str, call: int | None, as_json: bool) -> None:
-    """Show a run, by its id or the beginning of it, and its calls."""
+def show(client: Client, run: str, call: int | None, listed: Listed, as_json: bool) -> None:
+    """Show a run, by its id or the beginning of it, and its calls.
+
+    Of more than 50 calls those that failed come first, and it is said how the others are seen. With
+    --json a run has the calls only where --state, --after or --limit say which.
+    """
+    if call is not None and listed.asked:
+        raise Usage("--call shows one call; it goes without --state, --after and --limit")
     found = client.get(f"/runs/{segment(run)}")
     if call is not None:
         print_call(client, found["id"], call, as_json)
         return
     if as_json:
-        print_json(found)
+        tasks = {"tasks": read_calls(client, found["id"], listed)} if listed.asked else {}
+        print_json(found | tasks)
         return
     print_facts(
         {
@@ -151,7 +160,7 @@ def show(client: Client, run: str, call: int | None, as_json: bool) -> None:
     if found["attempts"]:
         click.echo("")
         _print_attempts(found["attempts"])
-    print_calls(client, found["id"], found["worker"])
+    print_calls(client, found["id"], found["worker"], listed)
 
 
 def _print_attempts(attempts: list[Json]) -> None:

@@ -23,7 +23,6 @@ from ..model import (
     MetricPoint,
     Page,
     Run,
-    TaskRun,
 )
 from ..sdk import parameters
 from ..sdk.ids import Random, first_id, new_id
@@ -32,7 +31,7 @@ from ..store.nested import Part
 from ..store.runs import Wanted
 from ..store.seeds import FAILURE, Seed
 from . import cursors
-from .adrift import Adrift, adrift, is_away, sentence
+from .adrift import Adrift, adrift, sentence
 from .audit import Told
 from .consequences import Consequences
 from .dispatcher import Dispatcher
@@ -240,29 +239,18 @@ class Runs:
         self._consequences.follow(await self._store.runs.cancel(whole, time.time()))
         return await self.get(whole)
 
-    async def tasks(self, id: str, after: int = 0, limit: int = 200) -> Page[TaskRun]:
-        """The run's task calls in the order they began."""
-        part = await self._part(id)
-        return await self._store.tasks.page(part.root, after, limit, part.keys)
-
-    def why_waiting(self, task: TaskRun) -> str:
-        """Why a placed call does not go on, in one sentence: it is queued, or its worker is not heard of;
-        empty where it goes on."""
-        if task.placed is None or task.state not in ("queued", "running"):
-            return ""
-        if task.state == "queued":
-            return self._queue.reason_of_job(task.placed)
-        held = self._fleet.holder(task.placed)
-        return sentence(self._fleet, *held) if held is not None and is_away(held[0]) else ""
+    async def part(self, id: str) -> Part:
+        """Where what belongs to a run is found: a flow that was called inside of one has it there."""
+        return await self._store.runs.part(await self._whole(id))
 
     async def logs(self, id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
         """Log lines in the order they were recorded."""
-        part = await self._part(id)
+        part = await self.part(id)
         return await self._store.logs.page(part.root, after, limit, part.keys)
 
     async def metrics(self, id: str, after: int = 0, limit: int = 1000) -> Page[MetricPoint]:
         """Points of the run's series."""
-        part = await self._part(id)
+        part = await self.part(id)
         return await self._store.metrics.page(part.root, after, limit, part.keys)
 
     async def series(self, id: str) -> list[Series]:
@@ -280,16 +268,12 @@ class Runs:
 
     async def artifacts(self, id: str) -> list[Artifact]:
         """What the run saved."""
-        part = await self._part(id)
+        part = await self.part(id)
         return await self._store.artifacts.list(part.root, part.keys)
 
     async def events(self, after: int = 0, limit: int = 200, run: str | None = None) -> Page[Event]:
         """What happened, to one run or at all."""
         return await self._store.events.page(after, limit, None if run is None else await self._whole(run))
-
-    async def _part(self, id: str) -> Part:
-        """Where what belongs to a run is found: a flow that was called inside of one has it there."""
-        return await self._store.runs.part(await self._whole(id))
 
     async def _whole(self, prefix: str) -> str:
         found = await self._store.runs.find(prefix) if prefix else []

@@ -13,6 +13,7 @@ from . import runtime
 from .audit import Audit
 from .backup import Backup
 from .blob_access import BlobAccess
+from .calls import Calls
 from .choosing import RESERVE_AFTER_S
 from .declared import Declared
 from .dispatch import Dispatch
@@ -63,6 +64,7 @@ class Services(Dispatch):
         self.flows = Flows(store)
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
         self.runs = Runs(store, self.queue, self.fleet, self.consequences, self.masker, self.dispatcher)
+        self.calls = Calls(store, self.runs, self.queue, self.fleet)
         self.resources = Resources(self.fleet, self.queue, self.machines.outstanding)
         self.explanations = Explanations(self.runs, self.queue, self.fleet)
         self.scheduler = Scheduler(store, self.runs, self.consequences, self.bus)

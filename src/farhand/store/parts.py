@@ -13,12 +13,16 @@ _AMONG = Variants(
 )
 
 
-def among(keys: Sequence[str] | None, select: str, number: str) -> tuple[Variants, tuple[str, ...]]:
+def among(
+    keys: Sequence[str] | None, select: str, number: str, in_state: bool = False, paged: bool = True
+) -> tuple[Variants, tuple[str, ...]]:
     """A page of ``select`` by (run, after, limit), of all that a run has or of some flows; and their value.
 
-    ``number`` is the column that orders it. The value goes before the limit.
+    ``number`` is the column that orders it. The value goes before that of the state, where one is asked for,
+    and the limit. What is not ``paged`` has no order and no limit.
     """
-    head, tail = f"{select} WHERE run = ? AND {number} > ?", f" ORDER BY {number} LIMIT ?"
+    head = f"{select} WHERE run = ? AND {number} > ?"
+    tail = (" AND state = ?" if in_state else "") + (f" ORDER BY {number} LIMIT ?" if paged else "")
     if keys is None:
         return Variants(head + tail, head + tail), ()
     return Variants(head + _AMONG.sqlite + tail, head + _AMONG.postgresql + tail), (to_json(list(keys)),)

@@ -21,6 +21,8 @@ _ENDED = ("completed", "failed", "cancelled", "crashed", "skipped")
 _WITHOUT_VALUE = ", ".join(
     "NULL" if column == "value" else column for column in TASK_RUNS.columns.split(", ")
 )
+_COUNTS = ", ".join(f"sum(CASE state WHEN '{state}' THEN 1 ELSE 0 END)" for state in TASK)
+"""The states one by one: grouping would sort all that a run called."""
 
 
 class Tasks:
@@ -30,15 +32,34 @@ class Tasks:
         self._database = database
 
     async def page(
-        self, run_id: str, after: int = 0, limit: int = 200, keys: Sequence[str] | None = None
+        self,
+        run_id: str,
+        after: int = 0,
+        limit: int = 200,
+        keys: Sequence[str] | None = None,
+        state: str | None = None,
     ) -> Page[TaskRun]:
-        """The task runs of a run in the order they were first seen, or those of flows called inside of it."""
-        sql, values = among(keys, f"SELECT {TASK_RUNS.columns} FROM task_runs", "number")
+        """The task runs of a run in the order they were first seen, or those of flows called inside of it.
+
+        Those in ``state`` alone, if it is given.
+        """
+        sql, values = among(keys, f"SELECT {TASK_RUNS.columns} FROM task_runs", "number", state is not None)
+        wanted = () if state is None else (state,)
 
         def read(connection: Connection) -> Page[TaskRun]:
-            rows = connection.execute(sql, (run_id, after, *values, limit + 1)).fetchall()
+            rows = connection.execute(sql, (run_id, after, *values, *wanted, limit + 1)).fetchall()
             items = [TASK_RUNS.load(row) for row in rows[:limit]]
             return Page(items, str(items[-1].number) if len(rows) > limit else None)
+
+        return await self._database.read(read)
+
+    async def tally(self, run_id: str, after: int = 0, keys: Sequence[str] | None = None) -> dict[str, int]:
+        """How many of them are in each state; a state that none is in is left out."""
+        sql, values = among(keys, f"SELECT {_COUNTS} FROM task_runs", "number", paged=False)
+
+        def read(connection: Connection) -> dict[str, int]:
+            row = connection.execute(sql, (run_id, after, *values)).fetchone()
+            return {state: int(count) for state, count in zip(TASK, row, strict=True) if count}
 
         return await self._database.read(read)
 

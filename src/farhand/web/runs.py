@@ -13,7 +13,7 @@ from ..lifecycle import RUN
 from ..model import Artifact, Attempt, Event, LogLine, MetricPoint, Page
 from .access import require
 from .asking import Asking
-from .paging import After, Cursor, Limit
+from .paging import After, Cursor, Limit, TaskState, check_task_state
 from .routing import Routes
 from .views import (
     JsonResponse,
@@ -108,13 +108,46 @@ async def run_attempts(id: str, services: Asking) -> JsonResponse:
     return JsonResponse(list_view(await services.runs.attempts(run.id)))
 
 
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many calls are in one state."""
+
+    state: str
+    count: int
+
+
+@router.get("/{id}/tasks/summary", response_model=Page[Count], dependencies=READ)
+async def summarise_tasks(id: str, services: Asking, after: After = 0) -> JsonResponse:
+    """How many of the run's task calls are in each state; those after a number alone, if it is given."""
+    counts = await services.calls.tally(id, after)
+    return JsonResponse(list_view([Count(state, count) for state, count in counts.items()]))
+
+
 @router.get("/{id}/tasks", response_model=Page[TaskView], dependencies=READ)
-async def run_tasks(id: str, services: Asking, after: After = 0, limit: Limit = 200) -> JsonResponse:
+async def run_tasks(
+    id: str,
+    services: Asking,
+    after: After = 0,
+    limit: Limit = 200,
+    state: TaskState = None,
+    failing_first: Annotated[
+        bool,
+        Query(
+            description="Where a page does not hold all, it begins with what failed or crashed, up to half of"
+            " it. The pages after it are in order, so such a call is on its own as well."
+        ),
+    ] = False,
+) -> JsonResponse:
     """The run's task calls in the order they were made."""
-    run = await services.runs.get(id)
-    page = await services.runs.tasks(run.id, after, limit)
+    check_task_state(state)
+    if state is not None and failing_first:
+        raise HTTPException(422, "failing_first: calls of one state are in order; ask for one of the two")
+    if failing_first:
+        page = await services.calls.failing_first(id, after, limit)
+    else:
+        page = await services.calls.page(id, after, limit, state)
     return JsonResponse(
-        page_view(page, [task_view(task, services.runs.why_waiting(task)) for task in page.items])
+        page_view(page, [task_view(task, services.calls.why_waiting(task)) for task in page.items])
     )
 
 

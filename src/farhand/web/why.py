@@ -63,7 +63,7 @@ async def run_graph(id: str, services: Asking) -> JsonResponse:
     nodes: list[Node] = []
     after = 0
     while len(nodes) < NODES_MAX:
-        page = await services.runs.tasks(run.id, after, 1000)
+        page = await services.calls.page(run.id, after, 1000)
         nodes.extend(map(_node, page.items))
         if page.next is None:
             return JsonResponse(Graph(run.id, nodes, False, *drawn))

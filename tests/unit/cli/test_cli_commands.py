@@ -16,7 +16,7 @@ import pytest
 from farhand.cli import output
 from farhand.cli.stop import owner
 from farhand.engine.fitness import FlowCode
-from farhand.model import LogLine, TaskRun
+from farhand.model import LogLine
 from tests.unit.web.fakes import T0, FakeServices, make_run
 
 from .conftest import Call
@@ -90,48 +90,6 @@ def test_a_run_is_shown_with_its_attempts(call: Call) -> None:
     shown = call("runs", "show", "0run1").stdout
     for part in ("train", "completed", '{"a": 1}', "box", "2.00 s", " ago)"):
         assert part in shown
-
-
-def test_a_run_is_shown_with_its_calls_and_what_they_needed(call: Call, services: FakeServices) -> None:
-    progress = {"at": 1.0, "done": 3, "total": 4, "message": "reading"}
-    services.runs.task_runs = [
-        TaskRun("0run1", "a", 1, "load", "completed"),
-        TaskRun("0run1", "b", 2, "fit", "running", index=0, needs=("a",), progress=progress, worker="gpu-1"),
-        TaskRun("0run1", "c", 3, "judge", "failed", needs=("a", "b"), error={"type": "E", "message": "no"}),
-        TaskRun("0run1", "d", 4, "inner", "completed", flow_run="0run2"),
-    ]
-    lines = [line.split() for line in call("runs", "show", "0run1").stdout.splitlines()[-4:]]
-    assert [line[:2] for line in lines] == [["1", "load"], ["2", "fit[0]"], ["3", "judge"], ["4", "inner"]]
-    assert " ".join(lines[1]).endswith("1 3 of 4 (75%), reading")
-    assert " ".join(lines[2]).endswith("1, 2 E: no")
-    assert lines[3][-2:] == ["run", "0run2"]
-    assert [line[3] for line in lines] == ["server", "gpu-1", "server", "server"]
-
-
-def test_a_call_that_no_machine_has_had_yet_names_none(call: Call, services: FakeServices) -> None:
-    services.runs.task_runs = [TaskRun("0run1", "a", 1, "fit", "queued", placed="j2")]
-    assert call("runs", "show", "0run1").stdout.splitlines()[-1].split()[:4] == ["1", "fit", "queued", "-"]
-
-
-def test_one_call_is_shown_with_its_result_or_its_traceback(call: Call, services: FakeServices) -> None:
-    error = {"type": "E", "message": "no", "traceback": "Traceback:\n  in judge\nE: no\n"}
-    services.runs.task_runs = [
-        TaskRun("0run1", "a", 1, "load", "completed", value={"enc": "json", "text": "[1]"}, attempts=2),
-        TaskRun("0run1", "b", 2, "judge", "failed", index=4, error=error, worker="gpu-1"),
-    ]
-    first = dict(
-        line.split(maxsplit=1) for line in call("runs", "show", "0run1", "--call", "1").stdout.splitlines()
-    )
-    assert (first["task"], first["tries"], first["result"]) == ("load", "2", "[1]")
-    second = call("runs", "show", "0run1", "--call", "2").stdout
-    assert "judge[4]" in second
-    assert second.endswith("\nTraceback:\n  in judge\nE: no\n")
-    assert json.loads(call("runs", "show", "0run1", "--call", "2", "--json").stdout)["key"] == "b"
-    missing = call("runs", "show", "0run1", "--call", "3")
-    assert (missing.exit_code, missing.stderr) == (
-        2,
-        "farhand: 0run1 has no call 3; `farhand runs show 0run1` lists them\n",
-    )
 
 
 def test_a_list_of_flows_names_the_files_that_are_not_offered(call: Call, services: FakeServices) -> None:
@@ -456,10 +414,3 @@ def test_why_says_the_state_once(
 ) -> None:
     services.runs.items["0run1"] = make_run(state=state, message=message)
     assert call("runs", "why", "0run1").stdout.splitlines()[0] == told
-
-
-def test_why_a_call_does_not_go_on_is_told_whole(call: Call, services: FakeServices) -> None:
-    services.runs.task_runs = [TaskRun("0run1", "a", 1, "fit", "running", placed="j2", worker="gpu-1")]
-    why = "is on gpu-1, which is not heard of; queued again in 12 s unless it comes back, as it may do yet"
-    services.runs.why_waiting = lambda _: why  # type: ignore[method-assign]
-    assert call("runs", "show", "0run1").stdout.splitlines()[-1].endswith(why)

@@ -12,14 +12,14 @@ import pytest
 from farhand.engine import attachment, rescuer
 from farhand.engine.audit import Told
 from farhand.engine.flows import Flows
-from farhand.engine.member import LOST, Member
+from farhand.engine.member import Member
 from farhand.engine.runs import Runs
 from farhand.engine.why import Explanations
 from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage
-from farhand.model import Ask, AuditEntry, Project, TaskRun, Trouble
+from farhand.model import Ask, AuditEntry, Project, Trouble
 from farhand_worker import protocol
 from tests.harness.stores import handed
-from tests.unit.engine.records import FLOW, Clock, FakeLink, a_hello, a_job
+from tests.unit.engine.records import FLOW, Clock, FakeLink, a_hello
 from tests.unit.engine.world import TIMES, World
 
 pytestmark = pytest.mark.anyio
@@ -190,61 +190,6 @@ async def test_a_run_that_waits_names_the_workers_that_are_offline_and_could_tak
     assert (await world.operations.forget("gpu-2"), await world.operations.forget("gpu-1")) == (0, 0)
     await world.hand_over()
     assert "offline" not in (await runs.get(run.id)).message
-
-
-async def test_a_run_whose_placed_call_is_on_a_lost_worker_says_when_it_is_taken_up_again(
-    runs: Runs, world: World
-) -> None:
-    """Whoever looks on is told to look again; the call says the same; once the worker is back it is over."""
-    await world.attach()
-    run = await runs.start("weather", {})
-    await world.hand_over()
-    (job,) = [job for job in await world.store.jobs.held() if job.run == run.id]
-    await world.started(job)
-    _, link = await world.attach(a_hello("gpu-1"), ("gpu",))
-    gpu = world.fleet.member("gpu-1")
-    calls = [
-        a_job(f"c{n}", run=run.id, kind="call", key=f"k{n}", name="fit", lease=100 + n, worker="gpu-1")
-        for n in range(2)
-    ]
-    for call in calls:
-        world.fleet.hold(gpu, call, call.lease or 0)
-    task = TaskRun(run.id, "k0", 1, "fit", "running", placed="c0", worker="gpu-1")
-    assert ((await runs.get(run.id)).message, runs.why_waiting(task)) == ("running on box", "")
-    world.attachments.closed(gpu, link)
-    async with world.bus.subscribe() as notices:
-        await world.rescuer.declare(gpu, LOST, "the worker is not heard of")
-        assert (await anext(notices)).run == run.id
-    why = "is on gpu-1, which is not heard of; queued again in 18 s unless it comes back"
-    told = f"running on box; fit {why} (and 1 more of its calls)"
-    assert (await runs.get(run.id)).message == told
-    assert [each.message for each in (await runs.page(5)).items] == [told]
-    assert runs.why_waiting(task) == why
-    gpu.link = link
-    world.attachments.back(gpu)
-    assert ((await runs.get(run.id)).message, runs.why_waiting(task)) == ("running on box", "")
-
-
-async def test_a_run_whose_placed_call_waits_says_why(runs: Runs, world: World) -> None:
-    """What runs and waits inside is not silent about it; once the call is gone, so is the sentence."""
-    await world.attach()
-    run = await runs.start("weather", {})
-    await world.hand_over()
-    (job,) = [job for job in await world.store.jobs.held() if job.run == run.id]
-    await world.started(job)
-    call = a_job("call", run=run.id, kind="call", key="k", name="fit", ask=Ask(labels=("gpu",)))
-    world.queue.add(call, 10.0)
-    await world.hand_over()
-    why = "waits for label gpu; no attached worker could ever take it: box has no label gpu"
-    assert (await runs.get(run.id)).message == f"running on box; fit {why}"
-    task = TaskRun(run.id, "k", 1, "fit", "queued", placed="call")
-    assert runs.why_waiting(task) == why
-    world.queue.add(replace(call, id="other"), 10.0)
-    assert (await runs.get(run.id)).message == f"running on box; fit {why} (and 1 more of its calls)"
-    world.queue.remove("call")
-    world.queue.remove("other")
-    assert (await runs.get(run.id)).message == "running on box"
-    assert runs.why_waiting(task) == ""
 
 
 async def test_a_queued_run_that_is_cancelled_leaves_the_queue(runs: Runs, world: World) -> None:

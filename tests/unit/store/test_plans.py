@@ -89,6 +89,8 @@ async def everything(store: Store) -> None:
             for cursor in (None, "r2"):
                 await store.runs.page(2, cursor, Wanted(flow, state))
     await store.tasks.page("r0")
+    await store.tasks.page("r0", state="failed")
+    await store.tasks.tally("r0")
     await store.tasks.kept("j0")
     await store.tasks.placed("j0")
     await store.logs.page("r0")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from farhand.engine.audit import Told
+from farhand.engine.calls import Calls
 from farhand.engine.packing import Offer
 from farhand.engine.pruner import Deleted
 from farhand.engine.runs import Series
@@ -134,12 +136,6 @@ class FakeRuns:
             raise Conflict(f"the run is {run.state} already")
         self.items[id] = replace(run, state="cancelling")
         return self.items[id]
-
-    async def tasks(self, id: str, after: int = 0, limit: int = 200) -> Page[TaskRun]:
-        return self._after(self.task_runs, after, limit)
-
-    def why_waiting(self, task: TaskRun) -> str:
-        return "waits for label gpu" if task.state == "queued" else ""
 
     async def logs(self, id: str, after: int = 0, limit: int = 1000) -> Page[LogLine]:
         return self._after(self.lines, after, limit)
@@ -278,6 +274,25 @@ class FakeGraphs:
         if self.document is not None:
             return of_document(self.document, self._runs.task_runs, run.ended_at is not None)
         return of_calls(self._runs.task_runs)
+
+
+class FakeCalls(Calls):
+    """The calls that the fake runs have made."""
+
+    def __init__(self, runs: FakeRuns) -> None:
+        self._made = runs
+
+    async def page(
+        self, id: str, after: int = 0, limit: int = 200, state: str | None = None
+    ) -> Page[TaskRun]:
+        wanted = [task for task in self._made.task_runs if state in (None, task.state)]
+        return self._made._after(wanted, after, limit)
+
+    async def tally(self, id: str, after: int = 0) -> dict[str, int]:
+        return Counter(task.state for task in self._made.task_runs if task.number > after)
+
+    def why_waiting(self, task: TaskRun) -> str:
+        return "waits for label gpu" if task.state == "queued" else ""
 
 
 class FakeDeclared:

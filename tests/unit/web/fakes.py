@@ -28,6 +28,7 @@ from .fake_fleet import (
 )
 from .fake_hosting import FakeHosting
 from .fake_runs import (
+    FakeCalls,
     FakeDeclared,
     FakeExplanations,
     FakeFlows,
@@ -104,6 +105,7 @@ class FakeServices:
     def __init__(self, directory: Path) -> None:
         self.flows = FakeFlows()
         self.runs = FakeRuns()
+        self.calls = FakeCalls(self.runs)
         self.schedules = FakeSchedules()
         self.projects = FakeProjects()
         self.workers = self.operations = FakeWorkers()

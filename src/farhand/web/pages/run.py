@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from html import escape
 from typing import Annotated, Any
@@ -15,12 +16,12 @@ from ...engine.runs import FAILURE
 from ...engine.services import Services
 from ...errors import NotFound
 from ...graph import Drawing, drawn
-from ...lifecycle import RUN, is_terminal
+from ...lifecycle import RUN, TASK, is_terminal
 from ...model import MetricPoint, Run
 from ..access import require
 from ..artifacts import SANDBOX, download
 from ..asking import Asking
-from ..paging import After
+from ..paging import After, TaskState, check_task_state
 from ..routing import Routes
 from .charts import bars, charts
 from .shell import PageRoute, Visitor, render
@@ -79,10 +80,13 @@ async def work(
     services: Asking,
     visitor: Visitor,
     tasks: Annotated[int, Query(ge=1, le=20_000)] = TASKS,
+    state: TaskState = None,
 ) -> Response:
-    """Tasks, metrics and artifacts."""
+    """Tasks, those in one state alone where that is asked for, metrics and artifacts."""
+    state = state or None  # as the page's field says that it is all of them
+    check_task_state(state)
     run = await services.runs.get(id)
-    return render(request, "run_work.html", visitor, root=ROOT, **await _work(services, run, tasks))
+    return render(request, "run_work.html", visitor, root=ROOT, **await _work(services, run, tasks, state))
 
 
 @router.get("/runs/{id}/lines")
@@ -106,7 +110,7 @@ async def call_error(
     id: str, number: Annotated[int, Path(ge=1)], services: Asking, visitor: Visitor
 ) -> Response:
     """Where in the code the call of this number failed."""
-    page = await services.runs.tasks(id, number - 1, 1)
+    page = await services.calls.page(id, number - 1, 1)
     for task in page.items:
         if task.number == number and task.error and task.error.get("traceback"):
             return HTMLResponse(escape(str(task.error["traceback"])))
@@ -169,16 +173,24 @@ async def _state(services: Services, run: Run) -> dict[str, Any]:
     }
 
 
-async def _work(services: Services, run: Run, tasks: int) -> dict[str, Any]:
-    page = await services.runs.tasks(run.id, 0, tasks)
+async def _work(services: Services, run: Run, tasks: int, state: str | None = None) -> dict[str, Any]:
+    if state is None:
+        page = await services.calls.failing_first(run.id, 0, tasks)
+    else:
+        page = await services.calls.page(run.id, 0, tasks, state)
+    whole = state is None and page.next is None
+    counts = Counter((task.state for task in page.items) if whole else await services.calls.tally(run.id))
     points = await points_of(services, run.id)
     return {
         "run": run,
         "tasks": page.items,
         "needs": needed(page.items),
         "graph": await _drawing(services, run),
-        "waits": {task.key: why for task in page.items if (why := services.runs.why_waiting(task))},
+        "waits": {task.key: why for task in page.items if (why := services.calls.why_waiting(task))},
+        "task_state": state or "",
+        "task_counts": {name: counts[name] for name in TASK if name in counts or name == state},
         "more_tasks": tasks + TASKS if page.next else 0,
+        "tasks_left": (counts[state] if state else sum(counts.values())) - len(page.items),
         "shown_tasks": tasks,
         "charts": charts(points),
         "bars": bars(page.items, time.time()),

@@ -132,10 +132,12 @@ on("change", (event) => {
 });
 
 on("click", (event) => {
-  const more = event.target.closest("[data-more-tasks]");
-  if (!more) return;
-  document.querySelector("[data-shown]").value = more.dataset.moreTasks;
-  htmx.trigger(more.closest("[data-live]"), "refresh");
+  const button = event.target.closest("[data-more-tasks], [data-tasks-state]");
+  if (!button) return;
+  const { moreTasks, tasksState } = button.dataset;
+  if (moreTasks !== undefined) document.querySelector("[data-shown] [name=tasks]").value = moreTasks;
+  if (tasksState !== undefined) document.querySelector("[data-shown] [name=state]").value = tasksState;
+  htmx.trigger(button.closest("[data-live]"), "refresh");
 });
 
 // Somebody who scrolls up is reading; the log stays where it is until its end is in sight again.
