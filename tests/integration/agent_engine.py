@@ -2,7 +2,8 @@
 
 The text finds ``report(kind, body, digests=None, urgent=False)``, ``log(text)``, ``ask(kind, args)``,
 ``cancelled`` (an event), ``outcomes`` (a queue) and ``job``. Its end is a ``result``: completed with the
-variable ``value``, failed by an exception, or cancelled when the event is set.
+variable ``value``, failed by an exception, or cancelled when the event is set. A text that defines ``clear``
+says that the result is there, and has that called before the engine is done.
 """
 
 from __future__ import annotations
@@ -101,6 +102,9 @@ class Engine:
         with self.writing:
             os.close(self.spool)
             self.spool = -1
+        if "clear" in names:
+            self.send(type="result")
+            names["clear"]()
         self.send(type="done", retire=names["retire"])
 
 

@@ -198,6 +198,39 @@ def test_an_engine_with_a_thread_left_over_is_retired(begin: Begin) -> None:
     assert agent.process.wait(10) == 0
 
 
+@pytest.mark.parametrize("told", [False, True])
+def test_a_result_may_be_told_before_the_process_is_put_back_and_after_all_it_had_started_has_ended(
+    begin: Begin, told: bool
+) -> None:
+    agent = begin(
+        "import subprocess\n@flow\ndef main():\n    os.umask(0)\n"
+        "    return subprocess.Popen(['sleep', '600']).pid\n"
+        "@flow\ndef look(): return os.umask(0o22)\n"
+    )
+    agent.start("pipeline:main", tell_result=told)
+    agent.until("result" if told else "done")
+    assert not os.path.exists(f"/proc/{agent.value()}")
+    if told:
+        agent.until("done")
+    agent.run("pipeline:look", tell_result=told)
+    assert agent.value() != 0
+    assert agent.frames[-1]["retire"] is False
+    assert [frame["type"] for frame in agent.frames if frame["type"] != "bell"][1:] == (
+        ["result", "done", "result", "done"] if told else ["done", "done"]
+    )
+
+
+def test_a_result_is_not_told_ahead_while_a_thread_of_its_job_goes_on(begin: Begin) -> None:
+    agent = begin(
+        "@flow\ndef main():\n    def say():\n        while True: print('again')\n"
+        "    threading.Thread(target=say, daemon=True).start()\n    time.sleep(0.05)\n"
+    )
+    agent.run("pipeline:main", tell_result=True)
+    assert agent.frames[-1]["retire"] is True
+    assert "result" not in [frame["type"] for frame in agent.frames]
+    assert agent.result()["state"] == "completed", "nothing follows it in the spool"
+
+
 @pytest.mark.fault("2.17")
 @pytest.mark.parametrize(
     "change",

@@ -104,7 +104,7 @@ class Job:
         self._run.cancel(reason)
 
     def run(self) -> bool:
-        """Execute, restore the process, write the result; whether the engine must be retired."""
+        """Execute, write the result, restore the process; whether the engine must be retired."""
         threads, snapshot = threads_now(), Snapshot()
         token = enter(self._frame)
         set_root(self._frame)
@@ -117,16 +117,20 @@ class Job:
         self._end_calls(failed=result["state"] != "completed")
         self.placer.close()
         streams.finish_all()
-        gone = end_descendants()
+        alone = end_descendants() and not threads_remain(threads) and not self._run.abandoned
+        if not self.stopped:
+            self._tell(result, digests, alone)
+        self.spool.close()
         restored = snapshot.restore()
         streams.put_in_place()
-        remain = threads_remain(threads) or self._run.abandoned or self._spoilt or not (gone and restored)
         set_root(None)
-        if not self.stopped:
-            # Not urgent: the frame that says the job is done makes the agent send all there is, at once.
-            self.spool.write(events.line("result", result, digests))
-        self.spool.close()
-        return remain
+        return self._spoilt or not (alone and restored)
+
+    def _tell(self, result: Result, digests: List[str], alone: bool) -> None:
+        """Write the result. Of a job of which nothing goes on it is told before this process is put back."""
+        self.spool.end(events.line("result", result, digests))
+        if alone and self._header.get("tell_result"):
+            self._channel.send("result")
 
     def _tell_blocked(self, blocked: bool) -> None:
         """The agent listens for silence as well."""

@@ -55,26 +55,25 @@ class Spool(Recorder):
         self._size = os.fstat(self._fd).st_size
         self._acked = self._size
         self._dropped = 0
+        self._ended = False
         self._closed = False
         on_fork(self._after_fork)
 
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one line, whole, before anything else happens."""
-        content = (text if self.mask is None else self.mask(text)).encode("ascii")
         with self._changed:
-            if self._closed:
-                return
-            if self._size - self._acked > self._bytes_max:
-                if text.startswith(_LOG):
-                    self._dropped += 1
-                    return
-                self._wait_for_room()
-            if self._dropped:
-                content = self._marker() + content
-            try:
-                self._append(content)
-            finally:
-                self._ring(urgent)
+            if self._has_room(text):
+                try:
+                    self._append(self._shown(text))
+                finally:
+                    self._ring(urgent)
+
+    def end(self, text: str) -> None:
+        """Append the last line there is. No bell is rung for it: whoever writes it says so."""
+        with self._changed:
+            if self._has_room(text):
+                self._append(self._shown(text))
+            self._ended = True
 
     def armed(self, read: int, acked: Optional[int] = None) -> None:
         """The agent has read so far and waits for a bell."""
@@ -84,7 +83,7 @@ class Spool(Recorder):
                 self._changed.notify_all()
             urgent, self._rung_urgently = self._rung_urgently, False
             self._armed = True
-            if not self._closed and self._size > read:
+            if not self._ended and self._size > read:
                 self._ring(urgent)
 
     def settle(self, check: Callable[[], None]) -> None:
@@ -113,6 +112,7 @@ class Spool(Recorder):
     def close(self) -> None:
         """Nothing more is written; what threads left behind still say is dropped."""
         with self._changed:
+            self._ended = True
             if not self._closed:
                 self._closed = True
                 os.close(self._fd)
@@ -120,6 +120,21 @@ class Spool(Recorder):
 
     def show(self, formatter: Any, record: Any) -> None:
         """An engine has no terminal."""
+
+    def _has_room(self, text: str) -> bool:
+        """Whether a line is to be written, once there is room for it; one of the log is not waited with."""
+        if self._ended:
+            return False
+        if self._size - self._acked > self._bytes_max:
+            if text.startswith(_LOG):
+                self._dropped += 1
+                return False
+            self._wait_for_room()
+        return not self._closed
+
+    def _shown(self, text: str) -> bytes:
+        content = (text if self.mask is None else self.mask(text)).encode("ascii")
+        return self._marker() + content if self._dropped else content
 
     def _append(self, content: bytes) -> None:
         end = self._size + len(content)
@@ -150,5 +165,5 @@ class Spool(Recorder):
     def _after_fork(self) -> None:
         if not self._closed:
             os.close(self._fd)
-        self._closed = True
+        self._ended = self._closed = True
         self._changed = threading.Condition()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -34,6 +35,9 @@ READY_S = 60.0
 SUCCESSOR_AHEAD = 50
 """An engine's successor is started this many jobs before its last, so that no job waits for it."""
 
+CLEARED_S = 5.0
+"""So long a job waits for the engine of another to clear up, before it is given a new one."""
+
 _QUIT_S = 5.0
 
 
@@ -51,6 +55,7 @@ class Pool:
         self.began: Optional[Callable[[str, List[str]], None]] = None
         self._stems = Stems(python, self._start_stem, self._say, self.kill)
         self._warm: Warm[Engine] = Warm()
+        self._clearing: Dict[Engine, asyncio.Event] = {}
         self._starting: Optional[asyncio.Future[None]] = None
         self.engines: Dict[str, Engine] = {}
         self.warden: Optional[WardenLink] = None
@@ -67,6 +72,21 @@ class Pool:
                 engine.timer.cancel()
             engine.occupant = occupant
         return engine
+
+    def clears(self, engine: Engine) -> None:
+        """Its job has its result, and the next may come before it has cleared up after that one."""
+        self._clearing[engine] = asyncio.Event()
+
+    async def cleared(self, key: Key, occupant: Occupant) -> Optional[Engine]:
+        """The same as `warm` of one that still clears up after its job, which takes less than a start."""
+        for engine, done in list(self._clearing.items()):
+            if engine.key == key:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(done.wait(), CLEARED_S)
+                found = self.warm(key, occupant)
+                if found is not None:
+                    return found
+        return None
 
     def adopt(self, planted: Planted) -> None:
         """Take over the stem that was begun before there was a pool: it is the first of these engines."""
@@ -127,6 +147,7 @@ class Pool:
         """A job is done: keep the engine warm, or let it end."""
         engine.occupant = None
         engine.jobs += 1
+        self._has_cleared(engine)
         if engine.end is not None:
             return
         if retire or engine.jobs >= JOBS_MAX or engine.environment != self._environment:
@@ -184,8 +205,16 @@ class Pool:
 
     # ------------------------------------------------------------ inside
 
+    def _has_cleared(self, engine: Engine) -> None:
+        cleared = self._clearing.pop(engine, None)
+        if cleared is not None:
+            cleared.set()
+
     async def _free_devices(self, devices: Tuple[str, ...]) -> None:
         """An engine that is done may still hold memory on its device: it ends before another has that."""
+        for engine, cleared in list(self._clearing.items()):
+            if set(engine.key.devices or ()) & set(devices):
+                await cleared.wait()
         done = [
             engine
             for engine in self.engines.values()
@@ -280,6 +309,7 @@ class Pool:
 
     def _gone(self, engine: Engine, end: Ended) -> None:
         self.engines.pop(engine.id, None)
+        self._has_cleared(engine)
         self._leave_warm(engine)
         engine.finish(end)
 

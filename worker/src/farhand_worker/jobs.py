@@ -55,6 +55,7 @@ class Attempt:
         self._left_in_order = False
         self._said_at = float("-inf")
         self._stop: Optional[_Stop] = None
+        self._timers: List[Any] = []
         self._told_to_stop = asyncio.Event()
         self._fate: Optional[str] = None
         self._ack_wanted = False
@@ -65,6 +66,7 @@ class Attempt:
         self._preparing: Optional[asyncio.Task[Engine]] = None
         self._frames: Dict[str, Callable[[Dict[str, Any]], None]] = {
             "bell": self._on_bell,
+            "result": self._on_result,
             "done": self._on_done,
             "request": self._asking.ask,
             "blocked": self._on_blocked,
@@ -73,7 +75,7 @@ class Attempt:
     @property
     def ended(self) -> bool:
         """Whether no engine executes this any more, or none will in a moment."""
-        return self.over.is_set() or self._fate is not None
+        return self.over.is_set() or self._fate is not None or self.reports.sealed
 
     @property
     def strict(self) -> bool:
@@ -148,17 +150,15 @@ class Attempt:
     async def _execute(self, engine: Engine) -> Exit:
         self._engine = self._asking.engine = engine
         engine.bell.set(self._look)  # as if the first had rung: most jobs end before it would be answered
-        engine.channel.send("job", armed=False, **self._job())
+        engine.channel.send("job", armed=False, tell_result=not self._line.followed, **self._job())
         if self._fate is not None:
             self._kill()
         elif self._stop is not None:  # it came while the engine was being made ready
             engine.channel.send("cancel", reason=self._stop.reason)
-        backstop = self._backstop()
-        silence = self._watch_silence()
+        self._timers += self._backstop() + self._watch_silence()
         end = await self._ended
-        for timer in (backstop, silence):
-            if timer is not None:
-                timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
         engine.bell.clear()
         self._engine = self._asking.engine = None
         self._engine_gone = end is not None
@@ -183,12 +183,18 @@ class Attempt:
         return exit_without(self.assign, self._asked_for, why, otherwise)
 
     async def _seal(self, end: Exit) -> None:
-        stopped = self._stop is not None and self._stop.reason == "stopped"
-        await self.reports.seal_at_last(end, keep_result=not stopped)
+        if self.reports.sealed:
+            return
+        await self.reports.seal_at_last(end, self._keeps_result)
         if self.begun and self._line.busy:
             self._host.wake_soon()
         else:
             self._host.wake_now()
+
+    @property
+    def _keeps_result(self) -> bool:
+        """Whether any result counts; of one that stops for the worker's sake only a completed one."""
+        return self._stop is None or self._stop.reason != "stopped"
 
     def _job(self) -> Dict[str, Any]:
         assign, host, prepared = self.assign, self._host, self._preparation
@@ -257,21 +263,21 @@ class Attempt:
         self.reports.delete()
         self.end_now("cancelled")
 
-    def _backstop(self) -> Optional[asyncio.TimerHandle]:
+    def _backstop(self) -> List[asyncio.TimerHandle]:
         timeout_s = self.assign.timeout_s
         if timeout_s is None:
-            return None
-        return self._loop.call_later(timeout_s + self._grace_s, self.end_now, "timeout")
+            return []
+        return [self._loop.call_later(timeout_s + self._grace_s, self.end_now, "timeout")]
 
     @property
     def _silence_s(self) -> Optional[float]:
         return self.assign.settings.get("silence_timeout_s")
 
-    def _watch_silence(self) -> Optional[asyncio.Task[None]]:
+    def _watch_silence(self) -> List[asyncio.Task[None]]:
         """End an engine that does not even notice its own silence, being stuck where Python cannot act."""
         if self._silence_s is None:
-            return None
-        return asyncio.ensure_future(self._end_when_silent(self._silence_s + self._grace_s))
+            return []
+        return [asyncio.ensure_future(self._end_when_silent(self._silence_s + self._grace_s))]
 
     async def _end_when_silent(self, limit_s: float) -> None:
         seen_bytes, silent_since = -1, self._loop.time()
@@ -312,6 +318,20 @@ class Attempt:
         """The engine is gone with all it had started."""
         if not self._ended.done():
             self._ended.set_result(end)
+
+    def _on_result(self, _header: Dict[str, Any]) -> None:
+        """It is in the spool, and all that its code had started has ended: the server gets it while the
+        engine clears up, unless there is soon more to tell. One that comes to no end of that is killed.
+        """
+        engine = self._engine
+        if engine is None or self._line.followed:
+            return
+        engine.drain_output()
+        with contextlib.suppress(OSError):  # it is looked for again when the engine is done
+            if self.reports.seal_result(self._keeps_result):
+                self._host.pool.clears(engine)
+                self._host.wake_now()
+                self._timers.append(self._loop.call_later(self._grace_s, self._kill))
 
     def _on_done(self, header: Dict[str, Any]) -> None:
         self._retire = bool(header.get("retire"))

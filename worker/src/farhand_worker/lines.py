@@ -44,6 +44,11 @@ class Line:
         """Whether somebody has the slot."""
         return self._first is not None
 
+    @property
+    def followed(self) -> bool:
+        """Whether somebody waits for it."""
+        return bool(self._waiting)
+
     def join(self, attempt: InLine) -> None:
         """The last in the line; it begins at once where it is the only one."""
         self._waiting.append(attempt)

@@ -84,7 +84,8 @@ class Preparation:
 
     async def engine(self) -> Engine:
         """An engine that is ready, once the code is here too. Raises `NotFetched`, or OSError."""
-        engine = self._host.pool.warm(key_of(self._host, self._assign), self._occupant)
+        pool, key = self._host.pool, key_of(self._host, self._assign)
+        engine = pool.warm(key, self._occupant) or await pool.cleared(key, self._occupant)
         if engine is None:
             return await self._both()
         try:

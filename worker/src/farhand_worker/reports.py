@@ -111,18 +111,25 @@ class Reports:
         With ``keep_result`` false only a completed result counts; user code that was told to stop for
         the worker's sake has not been cancelled. Raises OSError when the end cannot be written.
         """
+        if self.seal_result(keep_result):
+            return
         engine = self._sources[ENGINE]
-        engine.grow()
         final = engine.final()
-        if final is not None and not (keep_result or final[1][1].get("state") == "completed"):
-            engine.limit, final = final[0], None
+        if final is not None:
+            engine.limit = final[0]
             engine.grow()
-        if final is None:
-            self._sources[AGENT].size = self._writer.write([(Exit.kind, as_dict(end))])
-            self.end = end.reason, end.message
-        else:
-            self.end = str(final[1][1].get("state")), str(final[1][1].get("message") or "")
+        self._sources[AGENT].size = self._writer.write([(Exit.kind, as_dict(end))])
+        self.end = end.reason, end.message
         self.sealed = True
+
+    def seal_result(self, keep_result: bool = True) -> bool:
+        """The same if the engine has left a result that counts; says whether. Writes nothing."""
+        final = None if self.gone else self._sources[ENGINE].final()
+        if final is None or not (keep_result or final[1][1].get("state") == "completed"):
+            return False
+        self.end = str(final[1][1].get("state")), str(final[1][1].get("message") or "")
+        self.sealed = True
+        return True
 
     def reopen(self, end: Exit) -> None:
         """Take over what an earlier agent left: ``end`` is how it ended if nobody has said so."""
