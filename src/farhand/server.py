@@ -118,6 +118,7 @@ class Server:
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port, certificate)
         watcher = Watcher(services.projects, config.root, config.inspect_s) if config.root else None
+        services.lookout.directory = watcher
         provisioning = self._provisioning(services, settings, certificate)
         try:
             await services.start()

@@ -21,9 +21,12 @@ from tests.harness.waiting import eventually
 
 
 def test_an_empty_directory_is_served_and_the_server_ends_when_told(tmp_path: Path) -> None:
+    """A flow that is written into it can be started as soon as its file is saved."""
     (tmp_path / "project").mkdir()
     with deployed(tmp_path, project=tmp_path / "project") as running:
         eventually(lambda: "has no flow" in running.server.text(), what="a server that is ready")
+        (tmp_path / "project" / "late.py").write_text("from farhand import flow\n@flow\ndef late(): ...\n")
+        assert running.get(f"/runs/{running.start_run('late')}")["flow"] == "late"
         running.server.send(signal.SIGTERM)
         assert running.server.wait() == 0
 

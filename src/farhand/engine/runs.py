@@ -36,8 +36,8 @@ from .audit import Told
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .fleet import Fleet
-from .flows import missing
 from .handover import Grant
+from .lookout import Lookout
 from .masking import Masker
 from .member import LOST, Holding, Member
 from .queue import Queue
@@ -69,7 +69,9 @@ class Runs:
         consequences: Consequences,
         masker: Masker | None = None,
         dispatcher: Dispatcher | None = None,
+        lookout: Lookout | None = None,
     ) -> None:
+        self._lookout = lookout or Lookout(store)
         self._dispatcher = dispatcher
         self._random = Random()
         self._store = store
@@ -104,7 +106,7 @@ class Runs:
         self, flow: str, params: dict[str, Any], idempotency_key: str | None = None
     ) -> tuple[Run, Job]:
         """A run of the flow as its code is now, and its job, neither of them stored. Raises as `start`."""
-        found = await self._flow(flow)
+        found = await self._lookout.find(flow)
         parameters.check(found.schema, params)
         return await self._make(found, params, idempotency_key)
 
@@ -133,7 +135,7 @@ class Runs:
             raise Conflict(
                 f"run {source.id} has not ended, it is {source.state}; cancel it first", state=source.state
             )
-        found = await self._flow(source.flow)
+        found = await self._lookout.find(source.flow)
         asked = {**json.loads(source.params), **(params or {})}
         parameters.check(found.schema, asked)
         run, job = await self._make(found, asked, idempotency_key)
@@ -141,12 +143,6 @@ class Runs:
         seed = Seed(source.id, since, in_order=changed)
         job = replace(job, settings=replace(job.settings, in_order=changed))
         return await self._create(replace(run, retry_of=source.id), job, seed)
-
-    async def _flow(self, name: str) -> Flow:
-        found = await self._store.flows.get(name)
-        if found is None or not found.present:
-            raise await missing(self._store, name)
-        return found
 
     async def _make(self, flow: Flow, params: dict[str, Any], idempotency_key: str | None) -> tuple[Run, Job]:
         """A run and its job, with the amounts of the flow's flavor as it is now."""

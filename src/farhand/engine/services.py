@@ -25,6 +25,7 @@ from .hosting import Hosting
 from .importchecks import AGAIN_S, TIMEOUT_S
 from .inbox import Inbox
 from .invitations import Invitations
+from .lookout import Lookout
 from .masking import Masker
 from .needs import Needs
 from .projects import Projects
@@ -61,9 +62,18 @@ class Services(Dispatch):
         super().__init__(store, home, times, environment, reserve_after_s, import_timeout_s, import_again_s)
         self.masker = Masker()
         self.inbox = Inbox(home, store, self.blobs, self.bus)
-        self.flows = Flows(store)
+        self.lookout = Lookout(store)
+        self.flows = Flows(store, self.lookout)
         self.blob_access = BlobAccess(self.reports, store.run_blobs, self.fleet, self.imports)
-        self.runs = Runs(store, self.queue, self.fleet, self.consequences, self.masker, self.dispatcher)
+        self.runs = Runs(
+            store,
+            self.queue,
+            self.fleet,
+            self.consequences,
+            self.masker,
+            self.dispatcher,
+            self.lookout,
+        )
         self.calls = Calls(store, self.runs, self.queue, self.fleet)
         self.resources = Resources(self.fleet, self.queue, self.machines.outstanding)
         self.explanations = Explanations(self.runs, self.queue, self.fleet)

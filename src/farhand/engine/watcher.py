@@ -1,8 +1,9 @@
 """Watches the directory that is served, and takes it anew when its files have changed.
 
 It looks at names, sizes and times of the files once a second, on a thread of its own and never for more
-than a twentieth of the time. A change is taken when nothing has changed for `QUIET_S`, so that an editor or
-a `git pull` may finish; should the files change while they are read, they are read once more.
+than a twentieth of the time; sooner when somebody asks for a flow that is not there. A change is taken when
+nothing has changed for `QUIET_S`, so that an editor or a `git pull` may finish; should the files change while
+they are read, they are read once more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 import logging
 import os
 import time
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
 from pathlib import Path
 
 from ..errors import FarhandError
@@ -25,6 +27,8 @@ log = logging.getLogger("farhand")
 
 LOOK_S = 1.0
 QUIET_S = 0.3
+PATIENCE_S = 5.0
+"""So long does somebody wait who asks for what may have been written just now."""
 _SHARE = 20
 
 Seen = dict[str, tuple[int, int, int]]
@@ -45,11 +49,36 @@ class Watcher(Service):
         self._packed: Packed | None = None
         self._taking: asyncio.Task[None] | None = None
         self._complete = asyncio.Event()
+        self._asked = asyncio.Event()
+        self._looks = 0  # how many have begun
+        self._acted = 0  # the last one of which the consequences are under way
+        self._news = asyncio.Event()
 
     async def ready(self) -> Packed | None:
         """Wait until the flows are read for the first time, but for modules that import slowly."""
         await self._complete.wait()
         return self._packed
+
+    async def news(self, patience_s: float = PATIENCE_S) -> AsyncIterator[None]:
+        """Look again now, and say each time that more of what is there may be known.
+
+        Ends when all of it is, or after ``patience_s``; `reading` tells these apart.
+        """
+        look_wanted = self._looks + 1  # one that has begun may be past a file that was written just now
+        loop = asyncio.get_running_loop()
+        until = loop.time() + patience_s
+        self._asked.set()
+        while self._acted < look_wanted or self.reading:
+            try:
+                await asyncio.wait_for(self._news.wait(), until - loop.time())
+            except TimeoutError:
+                return
+            yield
+
+    @property
+    def reading(self) -> bool:
+        """Whether files that have changed are being read."""
+        return self._seen is None or not (self._taking is None or self._taking.done())
 
     async def stop(self) -> None:
         """End, and end what is being read."""
@@ -59,13 +88,25 @@ class Watcher(Service):
     async def _work(self) -> None:
         while True:
             began = time.monotonic()
+            self._looks += 1
+            self._asked.clear()
             seen = await asyncio.to_thread(look, self._root)
             took_s = time.monotonic() - began
             if seen != self._seen:
                 self._seen = await self._quiet(seen)
                 await self._abandon()  # a module that still imports must not hold up a change
                 self._taking = asyncio.create_task(self._take(), name="reading the project")
-            await asyncio.sleep(max(LOOK_S, _SHARE * took_s))
+                self._taking.add_done_callback(lambda _: self._tell())
+            self._acted = self._looks
+            self._tell()
+            await asyncio.sleep(_SHARE * took_s)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), LOOK_S)
+
+    def _tell(self) -> None:
+        """Let those go on who wait for news, each of whom looks for itself at what is new."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     async def _quiet(self, seen: Seen) -> Seen:
         """What is there once nothing changes any more."""
@@ -90,6 +131,7 @@ class Watcher(Service):
                     await self._projects.serve(self._root, packed)
                     self._packed = packed
                     self._complete.set()
+                    self._tell()
         except ChangedMeanwhile as error:
             log.info("%s", error)
             self._seen = None  # as if it had not been read

@@ -11,12 +11,11 @@ import pytest
 
 from farhand.engine import attachment, rescuer
 from farhand.engine.audit import Told
-from farhand.engine.flows import Flows
 from farhand.engine.member import Member
 from farhand.engine.runs import Runs
 from farhand.engine.why import Explanations
 from farhand.errors import Conflict, InvalidParameters, NotFound, StoreFailed, Usage
-from farhand.model import Ask, AuditEntry, Project, Trouble
+from farhand.model import Ask, AuditEntry
 from farhand_worker import protocol
 from tests.harness.stores import handed
 from tests.unit.engine.records import FLOW, Clock, FakeLink, a_hello
@@ -46,24 +45,6 @@ async def test_a_run_is_queued_with_the_code_and_the_asks_of_its_flow(runs: Runs
     (job,) = world.queue.heads()
     assert (job.run, job.ask, job.age_at) == (run.id, Ask(labels=("gpu",)), run.created_at)
     assert job.args == {"enc": "json", "text": run.params}
-
-
-async def test_an_unknown_flow_is_refused_naming_those_there_are(runs: Runs) -> None:
-    with pytest.raises(NotFound, match="there is no flow 'nope'; this server has: fit, weather"):
-        await runs.start("nope", {})
-
-
-async def test_an_unknown_flow_is_told_what_it_may_have_been_meant_for(runs: Runs, world: World) -> None:
-    with pytest.raises(NotFound, match=r"there is no flow 'wether'; did you mean 'weather'\?$"):
-        await runs.start("wether", {})
-    troubles = (Trouble("late.py", "SyntaxError: no"), *(Trouble(f"b{n}.py", "no") for n in range(4)))
-    await world.store.projects.replace(Project("sums", "served", "/", "", 0, 0, troubles), [], [], 1.0)
-    read = r"late\.py \(SyntaxError: no\), b0\.py \(no\), b1\.py \(no\), and 2 more$"
-    words = f"this server has: fit, weather; what could not be read: {read}"
-    with pytest.raises(NotFound, match=words):
-        await runs.start("late", {})
-    with pytest.raises(NotFound, match=words):
-        await Flows(world.store).get("late")
 
 
 @pytest.mark.parametrize("cursor", ["rubbish", "", "x" * 200, "0" * 25 + "\0", "0" * 25 + "U"])

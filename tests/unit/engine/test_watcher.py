@@ -104,6 +104,33 @@ async def test_settings_that_cannot_be_read_are_noted_and_everything_stays(root:
     await taken.until(lambda: taken.versions[-1].name == "sums")
 
 
+async def known(watcher: Watcher, taken: Taken, name: str) -> bool:
+    async for _ in watcher.news(20.0):
+        if name in taken.names:
+            return True
+    return False
+
+
+async def test_who_asks_for_a_flow_that_was_just_written_does_not_wait_for_the_next_look(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher_module, "LOOK_S", 1000.0)
+    taken = Taken()
+    watcher = Watcher(taken, root)  # type: ignore[arg-type]
+    watcher.start()
+    try:
+        await asyncio.wait_for(watcher.ready(), 20)
+        (root / "two.py").write_text(FLOW.format("two"))
+        assert await known(watcher, taken, "two")
+        asked = [known(watcher, taken, "none") for _ in range(5)]
+        assert await asyncio.gather(*asked) == [False] * 5
+        assert not watcher.reading
+        async for _ in watcher.news(0.0):
+            raise AssertionError("nobody waited that long")
+    finally:
+        await watcher.stop()
+
+
 def test_the_scan_sees_content_size_and_names_and_leaves_environments_alone(root: Path) -> None:
     before = look(root)
     assert look(root) == before
