@@ -259,6 +259,7 @@ class Server:
             config.root,
             config.times,
             services.fleet,
+            services.operations.dismiss_local,
             certificate.pin if certificate else "",
             self._files,
         )

@@ -93,7 +93,9 @@ class Operations:
         """
         await self._known(name)
         if name == LOCAL_WORKER:
-            raise Conflict("the server's own processors are not forgotten; --parallel 0 gives them no slots")
+            raise Conflict(
+                "the server's own processors are not forgotten; --parallel 0 starts it without any"
+            )
         member = self._fleet.member(name)
         async with member.gate:
             if member.link is not None:
@@ -110,6 +112,23 @@ class Operations:
             self._fleet.forget(name)
         self._events.changed(name)
         return len(holdings)
+
+    async def dismiss_local(self) -> bool:
+        """Forget the server's own processors, since it has none now; false while they still hold a job.
+
+        An order to drain outlives them, so those that somebody has drained are kept.
+        """
+        member = self._fleet.get(LOCAL_WORKER)
+        if member is None:
+            return True
+        async with member.gate:
+            if member.holdings:
+                return False
+            if not member.drained_by:
+                await self._store.workers.forget(LOCAL_WORKER)
+                self._fleet.forget(LOCAL_WORKER)
+        self._events.changed(LOCAL_WORKER)
+        return True
 
     async def expel(self, jtis: AbstractSet[str]) -> None:
         """Tokens were revoked: the workers that have them are offline now, not when they are missed."""

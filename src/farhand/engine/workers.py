@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import NotFound
-from ..model import SERVICE, Attempt, Event, Page, Worker
+from ..model import LOCAL_WORKER, SERVICE, Attempt, Event, Page, Worker
 from ..store import Store
 from . import cursors
 from .fleet import Fleet
@@ -100,7 +100,9 @@ class Workers:
         """The worker of that name. Raises `NotFound`."""
         worker = await self._store.workers.get(name)
         if worker is None:
-            raise NotFound(f"there is no worker {name!r}; `farhand workers list` shows them")
+            own = "this server has no processors of its own (--parallel 0)"
+            other = f"there is no worker {name!r}; `farhand workers list` shows them"
+            raise NotFound(own if name == LOCAL_WORKER else other)
         return self._status(worker)
 
     async def events(

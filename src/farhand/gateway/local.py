@@ -54,11 +54,16 @@ class LocalWorker(Service):
         cwd: Path | None,
         times: Times,
         fleet: Fleet,
+        dismiss: Callable[[], Awaitable[bool]],
         pin: str = "",
         files: tuple[int, int] | None = None,
     ) -> None:
-        """``files``: how many files user code may have open, where that is other than for this process."""
+        """``dismiss`` forgets the worker, where there is to be none, and says whether that could be done.
+
+        ``files``: how many files user code may have open, where that is other than for this process.
+        """
         super().__init__()
+        self._dismiss = dismiss
         self._files = files
         self._directory = home / "local"
         self._url = url
@@ -74,10 +79,13 @@ class LocalWorker(Service):
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_private(self._directory / "url", self._url.encode())
         while (pid := holder(self._directory)) is not None:
-            await self._guard(_process(pid))
+            process = _process(pid)
+            if process is not None and self._parallel == 0:
+                _signal(process, signal.SIGTERM)  # it finishes what it has, and ends
+            await self._guard(process)
             await asyncio.sleep(_LOOK_S)
-        if self._parallel == 0:
-            await asyncio.get_running_loop().create_future()  # other machines have all the work
+        if self._parallel == 0:  # other machines have all the work
+            await self._have_none()
         delay_s = _RESPAWN_S
         while True:
             began_at = time.monotonic()
@@ -88,6 +96,13 @@ class LocalWorker(Service):
             told = self._directory / "log"
             log.error("the local worker ended with %s, see %s; another starts in %.1f s", code, told, delay_s)
             await asyncio.sleep(delay_s)
+
+    async def _have_none(self) -> None:
+        """Forget the worker of an earlier start, once no lease of it is left; others have all the work."""
+        while True:
+            if await self._dismiss():
+                await asyncio.get_running_loop().create_future()
+            await asyncio.sleep(self._times.lease_s)
 
     async def _guard(self, process: psutil.Process | None) -> None:
         """Return when the worker has ended; kill it when it does not come back in time."""

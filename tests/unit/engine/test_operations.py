@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from farhand.engine.member import OFFLINE, ONLINE
+from farhand.engine.workers import Workers
 from farhand.errors import Conflict, NotFound, Usage
+from farhand.lifecycle import Ending
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_hello
 from tests.unit.engine.world import World
@@ -109,6 +111,31 @@ async def test_a_worker_is_forgotten_once_it_is_gone_and_holds_nothing(world: Wo
     answer, _ = await world.attach(a_hello(held=[world.held(job)]))
     assert [resume.fenced for resume in answer.resume] == [True]  # type: ignore[union-attr]
     assert world.fleet.member("box").state == ONLINE
+
+
+GONE = Ending("lost", "worker_lost", "gone")
+
+
+async def test_processors_that_a_server_does_not_have_any_more_are_not_listed(world: World) -> None:
+    """What ran on them says so for ever; an order to drain outlives them."""
+    assert await world.operations.dismiss_local()
+    _, link = await world.attach(a_hello("server"))
+    await world.start_run()
+    await world.hand_over()
+    world.attachments.closed(world.fleet.member("server"), link)
+    assert not await world.operations.dismiss_local()
+    member = world.fleet.member("server")
+    await world.rescuer.take_back(member, list(member.holdings.values()), GONE)
+    assert await world.operations.dismiss_local()
+    assert (await world.store.workers.list(), world.fleet.get("server")) == ([], None)
+    workers = Workers(world.store, world.fleet)
+    with pytest.raises(NotFound, match=r"no processors of its own \(--parallel 0\)"):
+        await workers.get("server")
+    assert [past.attempt.worker for past in await workers.past("server", 0.0)] == ["server"]
+    await world.attach(a_hello("server"))
+    await world.operations.drain("server", "anna")
+    assert await world.operations.dismiss_local()
+    assert (await workers.get("server")).draining
 
 
 async def test_who_is_not_there_can_be_ordered_nothing(world: World) -> None:

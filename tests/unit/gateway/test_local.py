@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -70,7 +71,10 @@ async def local(tmp_path: Path) -> LocalWorker:
     async def token() -> str:
         return "token"
 
-    return LocalWorker(tmp_path, "http://127.0.0.1:1", token, 1, None, TIMES, Fleet(TIMES))
+    async def dismiss() -> bool:
+        raise AssertionError("it is to be there")
+
+    return LocalWorker(tmp_path, "http://127.0.0.1:1", token, 1, None, TIMES, Fleet(TIMES), dismiss)
 
 
 def test_a_free_lock_has_no_holder(directory: Path) -> None:
@@ -203,10 +207,42 @@ async def test_a_server_without_processors_of_its_own_starts_none(
     spawned: list[str] = []
     monkeypatch.setattr(local, "_spawn", spawned.append)
     monkeypatch.setattr(local, "_parallel", 0)
+    monkeypatch.setattr(local, "_times", replace(TIMES, lease_s=0.0))
+    answers = [False, False, True]
+    dismissed = asyncio.Event()
+
+    async def dismiss() -> bool:
+        """Forgets the worker of earlier, once it holds nothing any more."""
+        if answers[0]:
+            dismissed.set()
+        return answers.pop(0)
+
+    monkeypatch.setattr(local, "_dismiss", dismiss)
     working = asyncio.create_task(local._work())
-    for _ in range(10):
-        await asyncio.sleep(0)
+    with fail_after(5):
+        await dismissed.wait()
     assert (working.done(), spawned, (directory / "url").exists()) == (False, [], True)
     working.cancel()
     with fail_after(5):
         await local.end()
+
+
+async def test_a_worker_that_is_there_and_is_wanted_no_more_finishes_what_it_has(
+    local: LocalWorker, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int | None] = []
+    dismissed = asyncio.Event()
+
+    async def dismiss() -> bool:
+        ended.append(process.wait())
+        dismissed.set()
+        return True
+
+    monkeypatch.setattr(local, "_parallel", 0)
+    monkeypatch.setattr(local, "_dismiss", dismiss)
+    monkeypatch.setattr(local_module, "_START_S", 60.0)
+    local.start()
+    with fail_after(5):
+        await dismissed.wait()
+        await local.stop()
+    assert ended == [-signal.SIGTERM]
