@@ -91,7 +91,7 @@ class Holdings:
         self.allocated = False
         self.surroundings: Optional[Surroundings] = None
         self._settled = settled
-        self._background = background
+        self.background = background
         self._attempts: Dict[JobKey, HeldJob] = {}
         self._latest: Dict[str, HeldJob] = {}
         self._outbox: Dict[JobKey, Reports] = {}
@@ -288,9 +288,8 @@ class Holdings:
             self.speaks(attempt)
         else:
             self.turns.wait(key)
-            attempt.line_up()
         self._confirmations.expect(key, self.times.handoff_s)
-        self._background(attempt.run(older))
+        attempt.start(older)
         # Said once it has gone on: writing it takes as long as all that an engine needs to be told.
         asyncio.get_running_loop().call_soon(
             _log.info, "run %s (%s, lease %d)", message.job, message.flow, message.lease
@@ -374,7 +373,7 @@ class Holdings:
         self.turns.leave(key)
         attempt = self._attempts.get(key)
         if attempt is not None and not attempt.over.is_set():
-            self._background(self._forget_when_over(key, attempt))
+            self.background(self._forget_when_over(key, attempt))
         else:
             self._forget(key)
             self._leavings.remove(reports.outgoing)

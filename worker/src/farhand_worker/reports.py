@@ -51,7 +51,7 @@ class Reports:
         self.outgoing = f"{outgoing}/{job}-{lease}"
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._dropped = 0
         self._started_at: Optional[float] = None
         self.uploaded: Set[str] = set()
@@ -76,7 +76,7 @@ class Reports:
             return
         at = wall_now()
         reader = self._sources[AGENT]
-        if reader.size - reader.acked_offset > self._bytes_max:
+        if reader.size - reader.acked_offset > self.bytes_max:
             self._dropped += len(lines)
             return
         events = [(Log.kind, as_dict(Log(at, line, stream, level))) for line in lines]
