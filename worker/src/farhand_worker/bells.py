@@ -44,7 +44,7 @@ class Bells:
         """The server has recorded up to ``number``: an engine that waits for that, or for room, goes on."""
         before = self._reports.acked_bytes
         if self._reports.acknowledge(source, number) and self._engine is not None:
-            read = self._reports.grow()
+            read = self._reports.seen_bytes
             if read - before > self._reports.bytes_max // 2 or self._ack_wanted:
                 self._ack_wanted = False
                 self._arm(read)
@@ -52,7 +52,7 @@ class Bells:
     def _look(self) -> None:
         if self._reports.gone:
             return
-        read = self._reports.grow()
+        read = self._reports.look()
         self._tell()
         self._arm(read)  # after that: the engine wakes up for it
 
