@@ -9,7 +9,6 @@ At the end of the file the agent is gone, and with it every right to go on: the 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import struct
 import threading
@@ -17,6 +16,7 @@ from typing import Any, Callable, Dict, Optional
 
 from farhand.errors import Conflict, FarhandError, Forbidden, NotFound
 
+from . import compact
 from .events import dumps
 from .forks import on_fork
 from .interrupts import uninterrupted
@@ -28,6 +28,25 @@ _LENGTH = struct.Struct(">I")
 _REFUSALS = {cls.code: cls for cls in (Conflict, Forbidden, NotFound)}
 _ORPHANED = 75
 """The exit code of an engine whose agent is gone."""
+
+
+def pack(kind: str, fields: Header) -> bytes:
+    """One frame."""
+    header = dumps({"type": kind, **fields}).encode("ascii")
+    return _LENGTH.pack(len(header)) + header
+
+
+_FEW = 2
+_FREQUENT: Dict[Any, bytes] = {
+    (kind, *fields.items()): pack(kind, fields)
+    for kind, fields in (
+        ("bell", {"urgent": False}),
+        ("bell", {"urgent": True}),
+        ("result", {}),
+        ("done", {"retire": False}),
+    )
+}
+"""What every call sends is packed once."""
 
 
 def refused(code: Optional[str], message: str) -> FarhandError:
@@ -58,8 +77,7 @@ class Channel:
     @uninterrupted
     def send(self, kind: str, /, **fields: Any) -> None:
         """Send one frame."""
-        header = dumps({"type": kind, **fields}).encode("ascii")
-        frame = _LENGTH.pack(len(header)) + header
+        frame = (_FREQUENT.get((kind, *fields.items())) if len(fields) < _FEW else None) or pack(kind, fields)
         with self._writing:
             while frame:
                 frame = frame[os.write(self._fd, frame) :]
@@ -131,7 +149,7 @@ def read_frame(stream: Any) -> Optional[Header]:
         if len(prefix) < _LENGTH.size:
             return None
         text = stream.read(_LENGTH.unpack(prefix)[0])
-        header: Header = json.loads(text)
+        header: Header = compact.parsed(text.decode())
         if "body" in header and isinstance(header["body"], int):
             header["content"] = stream.read(header["body"])
         return header

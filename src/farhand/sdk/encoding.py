@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import base64
 import importlib
-import json
 import pickle
 import traceback
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 from farhand import errors
 from farhand.errors import NotSerializable, TaskFailed
 
+from . import compact
 from .blobfiles import write_blob
 from .limits import INLINE_BYTES_MAX
 from .references import ArtifactRef
@@ -42,7 +42,7 @@ _TRACEBACK_CHARS_MAX = 32 * 1024
 _NOT_THE_USERS = (str(Path(__file__).parent), importlib.__file__, "<frozen importlib")
 
 
-_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_compact = compact.encoder(allow_nan=False)
 
 _SHORT: Dict[type, Callable[[Any], str]] = {
     type(None): lambda value: "null",
@@ -60,7 +60,7 @@ class CannotDecode(Exception):
 # ---------------------------------------------------------------- values
 
 
-def encode(value: Any, blobs: Optional[Path], synced: bool = True) -> Tuple[Body, List[str]]:
+def encode(value: Any, blobs: Union[Path, str, None], synced: bool = True) -> Tuple[Body, List[str]]:
     """The Value of ``value`` and the digests of the blobs it needs, written to ``blobs`` (``synced`` there).
 
     Raises `NotSerializable`, naming the type, when neither JSON nor pickle can carry it.
@@ -118,11 +118,11 @@ def json_text(value: Any) -> Optional[str]:
 
 def from_json_text(text: str) -> Any:
     """The value of a text that `json_text` made (or of any JSON text)."""
-    return _untag(json.loads(text)) if '"$' in text else json.loads(text)
+    return _untag(compact.parsed(text)) if '"$' in text else compact.parsed(text)
 
 
-def _as_blob(enc: str, pieces: List[bytes], blobs: Path, synced: bool) -> Tuple[Body, List[str]]:
-    digest, size = write_blob(blobs, pieces, synced)
+def _as_blob(enc: str, pieces: List[bytes], blobs: Union[Path, str], synced: bool) -> Tuple[Body, List[str]]:
+    digest, size = write_blob(Path(blobs), pieces, synced)
     return {"enc": enc, "digest": digest, "size": size}, [digest]
 
 

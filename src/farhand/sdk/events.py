@@ -5,10 +5,11 @@ The kinds and fields are those of `farhand_worker.protocol`, whose dataclasses r
 
 from __future__ import annotations
 
-import json
 import time
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Callable, Dict, List, Optional
+
+from . import compact
 
 Body = Dict[str, Any]
 
@@ -16,7 +17,7 @@ now = time.time
 """Seconds since the epoch."""
 
 
-dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
+dumps: Callable[[Any], str] = compact.encoder()
 """Compact JSON text, ASCII only."""
 
 
@@ -55,6 +56,35 @@ def task_began(
     if needs:
         place += f',"needs":{dumps(needs)}'
     return f'["task",{{"key":"{key}","name":{quoted(name)},"at":{at!r},"scope":"{scope}"{place}{more}}}]\n'
+
+
+def started(at: float, where: str, name: Optional[str] = None) -> str:
+    """User code begins; ``where`` are `members`, the same for all jobs of an engine."""
+    called = "" if name is None else f',"name":{quoted(name)}'
+    return f'["started",{{"at":{at!r}{called}{where}}}]\n'
+
+
+def completed(at: float, value: Body, digests: List[str]) -> str:
+    """The result of a job that has returned."""
+    tail = f",{dumps(digests)}]\n" if digests else "]\n"
+    return f'["result",{{"state":"completed","at":{at!r},"value":{value_text(value)}}}{tail}'
+
+
+def placed(
+    key: str,
+    step: str,
+    args: Body,
+    at: float,
+    scope: str,
+    index: Optional[int],
+    more: str,
+    digests: List[str],
+) -> str:
+    """A call is to run elsewhere; ``step`` are the `members` of all its calls, ``more`` those of this one."""
+    place = "" if index is None else f',"index":{index}'
+    tail = f",{dumps(digests)}]\n" if digests else "]\n"
+    body = f'"key":"{key}"{step},"args":{value_text(args)},"at":{at!r},"scope":"{scope}"{place}{more}'
+    return f'["call",{{{body}}}{tail}'
 
 
 def value_text(body: Body) -> str:

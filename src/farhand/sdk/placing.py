@@ -28,6 +28,20 @@ def _refuse_secrets(made: Call, args: Dict[str, Any]) -> None:
         )
 
 
+def _more(made: Call) -> str:
+    """What few calls say: whose results they take, the flow around them, that they are one."""
+    needs = made.needs() or None
+    if needs is None and made.inner is None and not made.step.is_flow:
+        return ""
+    called: Optional[Dict[str, Any]] = None
+    if made.step.is_flow:
+        from . import nested  # noqa: PLC0415 - for those who call flows in flows
+
+        called = nested.begun(made, nested.inner_of(made))
+    key = None if made.inner is None else made.inner.key
+    return events.members({"needs": needs, "nested": key, "flow": called})
+
+
 class Placer:
     """The open placed calls of one job. An outcome may come twice, or before it is waited for."""
 
@@ -62,25 +76,12 @@ class Placer:
         if early is not None:
             self._settle(made, future, early)
             return
-        body = {
-            "key": made.key,
-            "name": step.name,
-            "entry": step.entry,
-            "args": args,
-            "ask": step.options.ask(),
-            "at": time.time(),
-            "scope": made.scope,
-            "index": made.index,
-            "settings": self._settings_of(made),
-            "needs": made.needs() or None,
-            "tags": step.options.tags or None,
-            "nested": None if made.inner is None else made.inner.key,
-        }
-        if step.is_flow:
-            from . import nested  # noqa: PLC0415 - for those who call flows in flows
-
-            body["flow"] = nested.begun(made, nested.inner_of(made))
-        run.recorder.write(events.line("call", body, digests), urgent=True)
+        feed = run.feeds.get(made.key)
+        along = {"along": sorted(feed.along)} if feed is not None and feed.along else None
+        step_text = step.placed_text if along is None else step.placed_with(along)
+        at, more = time.time(), _more(made)
+        line = events.placed(made.key, step_text, args, at, made.scope, made.index, more, digests)
+        run.recorder.write(line, urgent=True)
         self._blocking.rested()
         if run.cancelled is not None:
             self._cancel()
@@ -95,12 +96,6 @@ class Placer:
 
     def _delivered(self, deliver: Callable[[], None]) -> None:
         self._blocking.deliver(deliver)
-
-    def _settings_of(self, made: Call) -> Dict[str, Any]:
-        """The call's settings, with what of it is read while it runs."""
-        feed = self._run.feeds.get(made.key)
-        settings = made.step.settings_of_call()
-        return settings if feed is None or not feed.along else {**settings, "along": sorted(feed.along)}
 
     def arrived(self, key: str, outcome: Outcome, path: Optional[Path] = None) -> None:
         """An outcome, from the channel; ``path`` is of its value's file, where the agent knows it already."""

@@ -22,6 +22,7 @@ from typing import (
 
 from farhand.errors import NotSupported, Usage
 
+from .events import members
 from .hooks import Hook, Hooks
 from .metrics import drained
 from .options import Options
@@ -92,6 +93,7 @@ class Step(Generic[F]):
         self._plan: Optional[List[Tuple[str, Any]]] = None
         self._signature: Optional[inspect.Signature] = None
         self._by_position = -1
+        self._placed_text: Optional[str] = None
 
     def settings_of_call(self) -> Dict[str, Any]:
         """What queue and agent need to know of a placed call, and what they say where it names its limits."""
@@ -103,6 +105,25 @@ class Step(Generic[F]):
             "silence_words": words.of_silence(options.silence_timeout_s),
         }
         return {**options.settings(), **said}
+
+    @property
+    def placed_text(self) -> str:
+        """What every placed call of it says alike, as `events.members`; written once."""
+        if self._placed_text is None:
+            self._placed_text = self.placed_with({})
+        return self._placed_text
+
+    def placed_with(self, settings: Dict[str, Any]) -> str:
+        """The same of a call that has settings of its own."""
+        return members(
+            {
+                "name": self.name,
+                "entry": self.entry,
+                "ask": self.options.ask(),
+                "settings": {**self.settings_of_call(), **settings},
+                "tags": self.options.tags or None,
+            }
+        )
 
     def hooks_of(self, state: str) -> List[Hook]:
         """What is called when a run of it, or a call, ends in ``state``."""
