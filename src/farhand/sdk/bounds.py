@@ -7,6 +7,7 @@ another did.
 
 from __future__ import annotations
 
+import _signal  # pyright: ignore[reportMissingImports]
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ _LEFT_OPEN_MAX = 100
 """So many descriptors jobs may leave open, in what stays loaded, before another process takes their place."""
 
 _affinity: Callable[[int], Any] = getattr(os, "sched_getaffinity", lambda _process: None)
+_mask: Callable[..., Any] = _signal.pthread_sigmask  # pyright: ignore[reportUnknownMemberType]
 
 
 class Bounds:
@@ -34,7 +36,7 @@ class Bounds:
 
 
 def _place() -> Tuple[Any, ...]:
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    blocked = _mask(signal.SIG_BLOCK, ())
     return os.getpriority(os.PRIO_PROCESS, 0), _affinity(0), blocked, os.geteuid()
 
 

@@ -13,10 +13,11 @@ from typing import Any, Dict, List, Optional
 
 from farhand_worker.distributions import environment_digest
 
-from . import loading, loggers, restore, secrets, sharing
+from . import events, loading, loggers, restore, secrets, sharing
 from .bounds import Bounds
 from .channel import Channel
 from .context import STOPPED
+from .forks import on_fork
 from .output import streams
 from .runner import Job
 
@@ -54,8 +55,10 @@ class Engine:
         self._root: Optional[Path] = None
         self._root_text = ""
         self._base_path: List[str] = []
-        self._where: Dict[str, Any] = {}
+        self._where = ""
+        self._snapshot: Any = None
         self._bounds = Bounds()
+        on_fork(self._after_fork)
 
     def serve(self) -> None:
         """Say ready, then work until ``quit``."""
@@ -72,8 +75,9 @@ class Engine:
         self._channel.on("proceed", self._on_proceed)
         self._channel.on("heard", self._on_heard)
         self._channel.start()
-        self._where = _where(environment_digest(self._base_path))
-        self._channel.send("ready", **self._where, paths=self._base_path)
+        where = _where(environment_digest(self._base_path))
+        self._where = events.members(where)
+        self._channel.send("ready", **where, paths=self._base_path)
         retire = False
         while True:
             header = self._jobs.get()
@@ -83,7 +87,8 @@ class Engine:
             retire = self._execute(header) or retire
 
     def _execute(self, header: Header) -> bool:
-        job = Job(header, self._channel, self._enter_bundle(header["bundle_dir"]), self._where)
+        root = self._enter_bundle(header["bundle_dir"])
+        job = Job(header, self._channel, root, self._where)
         with self._lock:
             self._job, cancel, self._early_cancel = job, self._early_cancel, None
             armed, self._early_arm = self._early_arm, False
@@ -91,7 +96,7 @@ class Engine:
             job.spool.armed(0)
         if cancel is not None:
             job.cancel(cancel)
-        retire = job.run()
+        retire = job.run(self._snapshot)
         with self._lock:
             self._job = None
         retire = retire or not self._bounds.kept()
@@ -108,6 +113,7 @@ class Engine:
             loading.forget_modules_of(self._root)
         self._root, self._root_text = Path(text), text
         sys.path[:] = loading.import_roots(self._root) + self._base_path
+        self._snapshot = restore.Snapshot()
         return self._root
 
     def _quit(self, retire: bool) -> None:
@@ -115,6 +121,10 @@ class Engine:
         if retire:
             os._exit(0)
         streams.uninstall()
+
+    def _after_fork(self) -> None:
+        if self._job is not None:
+            self._job.spool.after_fork()
 
     # ------------------------------------------------------------ from the channel
 

@@ -21,13 +21,15 @@ _THREADS_S = 0.2
 
 
 class Snapshot:
-    """What a job may change of its process. Taken before it, put back after it.
+    """What a job may change of its process. Taken before the first job of a bundle, put back after each: one
+    that could not be put back is the last.
 
-    Every job waits for both, so they ask below the standard library's conversions: signal handlers are
+    The next job may wait for that, so it asks below the standard library's conversions: signal handlers are
     not looked up as enum members, and the environment is copied and compared as the bytes it is kept as.
     """
 
     def __init__(self) -> None:
+        self.threads = dict.fromkeys(threading.enumerate())
         self._cwd = _cwd()
         self._environ = dict(_environ_kept())
         self._umask = _umask()
@@ -214,8 +216,3 @@ def threads_remain(before: Dict[Any, Any]) -> bool:
         if not left or time.monotonic() > deadline:
             return bool(left)
         left[0].join(max(0.0, deadline - time.monotonic()))
-
-
-def threads_now() -> Dict[Any, Any]:
-    """The threads of this moment."""
-    return dict.fromkeys(threading.enumerate())

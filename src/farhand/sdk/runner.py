@@ -21,7 +21,7 @@ from .interrupts import interrupter, is_interruption
 from .limits import IMPORT, SPOOL_BYTES_MAX
 from .output import streams
 from .placing import Placer
-from .restore import Snapshot, end_descendants, threads_now, threads_remain
+from .restore import Snapshot, end_descendants, threads_remain
 from .script import without_secrets
 from .sharing import Sharing
 from .spool import Spool
@@ -41,17 +41,17 @@ class _Unfit(Exception):
 class Job:
     """One job that an engine executes. ``run()`` in the main thread, the rest from the channel's.
 
-    ``root`` is the directory of its bundle; ``where`` has what `Started` says of this process.
+    ``root`` is the directory of its bundle; ``where`` is what `Started` says of this process.
     """
 
-    def __init__(self, header: Header, channel: Channel, root: Path, where: Result) -> None:
+    def __init__(self, header: Header, channel: Channel, root: Path, where: str) -> None:
         self._where = where
         self._header = header
         self._channel = channel
         spool_bytes_max = header.get("spool_bytes_max") or SPOOL_BYTES_MAX
         self.spool = Spool(
             header["spool"],
-            Path(header["blobs"]),
+            header["blobs"],
             channel.send,
             channel.request,
             spool_bytes_max,
@@ -103,9 +103,8 @@ class Job:
         """Raise `Cancelled` in the job's code."""
         self._run.cancel(reason)
 
-    def run(self) -> bool:
-        """Execute, write the result, restore the process; whether the engine must be retired."""
-        threads, snapshot = threads_now(), Snapshot()
+    def run(self, before: Snapshot) -> bool:
+        """Execute, write the result, make the process what it was; whether the engine must be retired."""
         token = enter(self._frame)
         set_root(self._frame)
         try:
@@ -117,18 +116,22 @@ class Job:
         self._end_calls(failed=result["state"] != "completed")
         self.placer.close()
         streams.finish_all()
-        alone = end_descendants() and not threads_remain(threads) and not self._run.abandoned
+        alone = end_descendants() and not threads_remain(before.threads) and not self._run.abandoned
         if not self.stopped:
             self._tell(result, digests, alone)
         self.spool.close()
-        restored = snapshot.restore()
+        restored = before.restore()
         streams.put_in_place()
         set_root(None)
         return self._spoilt or not (alone and restored)
 
     def _tell(self, result: Result, digests: List[str], alone: bool) -> None:
         """Write the result. Of a job of which nothing goes on it is told before this process is put back."""
-        self.spool.end(events.line("result", result, digests))
+        if result["state"] == "completed":
+            line = events.completed(result["at"], result["value"], digests)
+        else:
+            line = events.line("result", result, digests)
+        self.spool.end(line)
         if alone and self._header.get("tell_result"):
             self._channel.send("result")
 
@@ -139,7 +142,7 @@ class Job:
     # ------------------------------------------------------------ user code
 
     def _started(self, name: Optional[str] = None) -> None:
-        self.spool.write(events.line("started", {"at": self._started_at, "name": name, **self._where}))
+        self.spool.write(events.started(self._started_at, self._where, name))
 
     def _result(self) -> Any:
         """The result's body and the digests of its value."""
@@ -151,7 +154,7 @@ class Job:
             finally:
                 interrupter.close_all()
             body, digests = without_secrets(
-                self._run, *encoding.encode(value, self.spool.blobs, self.spool.synced)
+                self._run, *encoding.encode(value, self._header["blobs"], self.spool.synced)
             )
             return {"state": "completed", "at": time.time(), "value": body}, digests
         except BaseException as error:  # noqa: BLE001 - whatever ends user code is its result, never the engine's end
@@ -174,7 +177,8 @@ class Job:
         perform = _call_hook if self._header["kind"] == "hook" else _perform
         try:
             given = self._arguments(step)
-            self._look_for_paths(given)
+            if isinstance(step, Flow) or self._header["args"].get("enc") != "json":
+                self._look_for_paths(given)  # JSON holds none, but parameters of a flow may become some
             value = perform(step, self._header.get("key") or "", given, limits)
             self._run.wait_for_calls()
             self._look_for_paths(value)

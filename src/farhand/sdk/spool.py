@@ -18,7 +18,6 @@ from typing import Any, Callable, Optional, Union
 
 from . import events
 from .context import Recorder
-from .forks import on_fork
 from .limits import SPOOL_BYTES_MAX
 
 Send = Callable[..., None]
@@ -29,7 +28,7 @@ _AGAIN_S = 1.0
 
 
 class Spool(Recorder):
-    """Writes the events of one job. Thread-safe; closed in forked children."""
+    """Writes the events of one job. Thread-safe; in a forked child it is to be told so."""
 
     recording = True
     synced = False  # no line of a spool is either; the server has what it acknowledges on its own disk
@@ -37,19 +36,21 @@ class Spool(Recorder):
     def __init__(
         self,
         path: Union[str, Path],
-        blobs: Path,
+        blobs: Union[str, Path],
         send: Send,
         ask: Ask,
         bytes_max: int = SPOOL_BYTES_MAX,
         *,
         armed: bool = True,
     ) -> None:
-        self.blobs = blobs
+        self._blobs = blobs
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._send = send
         self._ask = ask
         self._bytes_max = bytes_max
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed: Optional[threading.Condition] = None
+        """There once somebody has waited for room, or for an acknowledgement."""
         self._armed = armed
         self._rung_urgently = False
         self._size = os.fstat(self._fd).st_size
@@ -57,11 +58,17 @@ class Spool(Recorder):
         self._dropped = 0
         self._ended = False
         self._closed = False
-        on_fork(self._after_fork)
+
+    @property
+    def blobs(self) -> Path:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Where files are saved: many jobs save none."""
+        if not isinstance(self._blobs, Path):
+            self._blobs = Path(self._blobs)
+        return self._blobs
 
     def write(self, text: str, urgent: bool = False) -> None:
         """Append one line, whole, before anything else happens."""
-        with self._changed:
+        with self._lock:
             if self._has_room(text):
                 try:
                     self._append(self._shown(text))
@@ -70,17 +77,17 @@ class Spool(Recorder):
 
     def end(self, text: str) -> None:
         """Append the last line there is. No bell is rung for it: whoever writes it says so."""
-        with self._changed:
+        with self._lock:
             if self._has_room(text):
                 self._append(self._shown(text))
             self._ended = True
 
     def armed(self, read: int, acked: Optional[int] = None) -> None:
         """The agent has read so far and waits for a bell."""
-        with self._changed:
+        with self._lock:
             if acked is not None and acked > self._acked:
                 self._acked = acked
-                self._changed.notify_all()
+                self._notify()
             urgent, self._rung_urgently = self._rung_urgently, False
             self._armed = True
             if not self._ended and self._size > read:
@@ -88,17 +95,17 @@ class Spool(Recorder):
 
     def settle(self, check: Callable[[], None]) -> None:
         """Wait until the server has recorded what is written so far. ``check`` raises to give up."""
-        with self._changed:
+        with self._lock:
             end = self._size
         while not self._recorded(end):
             check()
 
     def _recorded(self, end: int) -> bool:
         """Ask the agent to tell when it has an acknowledgement, and wait a while for that."""
-        with self._changed:
+        with self._lock:
             if self._acked < end and not self._closed:
                 self._send("bell", urgent=True, ack=True)
-                self._changed.wait(_AGAIN_S)
+                self._wait()
             return self._acked >= end or self._closed
 
     def blob_path(self, digest: str) -> Path:
@@ -111,12 +118,12 @@ class Spool(Recorder):
 
     def close(self) -> None:
         """Nothing more is written; what threads left behind still say is dropped."""
-        with self._changed:
+        with self._lock:
             self._ended = True
             if not self._closed:
                 self._closed = True
                 os.close(self._fd)
-            self._changed.notify_all()
+            self._notify()
 
     def show(self, formatter: Any, record: Any) -> None:
         """An engine has no terminal."""
@@ -152,18 +159,29 @@ class Spool(Recorder):
             self._rung_urgently = urgent
             self._send("bell", urgent=urgent)
 
+    def _wait(self) -> None:
+        """A while, with the lock given away, or until there is an acknowledgement."""
+        if self._changed is None:
+            self._changed = threading.Condition(self._lock)
+        self._changed.wait(_AGAIN_S)
+
+    def _notify(self) -> None:
+        if self._changed is not None:
+            self._changed.notify_all()
+
     def _wait_for_room(self) -> None:
         while self._size - self._acked > self._bytes_max and not self._closed:
             self._send("bell", urgent=True)
-            self._changed.wait(_AGAIN_S)
+            self._wait()
 
     def _marker(self) -> bytes:
         text = f"{self._dropped} lines of output were dropped: the log was full"
         self._dropped = 0
         return events.log(events.now(), text, "log", "warning", None).encode("ascii")
 
-    def _after_fork(self) -> None:
+    def after_fork(self) -> None:
+        """This is a forked child, which records nothing."""
         if not self._closed:
             os.close(self._fd)
         self._ended = self._closed = True
-        self._changed = threading.Condition()
+        self._lock, self._changed = threading.RLock(), None

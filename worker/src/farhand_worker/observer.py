@@ -53,7 +53,6 @@ class Observer:
     def look(self) -> Status:
         """The state now."""
         attendance, holdings = self._attendance, self._holdings
-        holdings.afterwards.catch_up()
         return Status(
             at=wall_now(),
             name=attendance.name,
