@@ -99,6 +99,74 @@ def test_a_timeout_and_a_cancel_kill_the_child(begin: Begin) -> None:
     assert not psutil.pid_exists(child)
 
 
+YIELDS = """
+LOSS = {"name": "loss", "stream": True}
+
+@task(provides=[LOSS, "weights"], process=True, retries=1)
+def fit(place):
+    tries = len(os.listdir(place))
+    open(f"{place}/try-{tries}", "w").close()
+    for number in range(3):
+        yield {"loss": number + 10 * tries}
+        while not os.path.exists(f"{place}/read-{number + 10 * tries}"):
+            time.sleep(0.01)
+        if tries == 0: os._exit(3)
+    return os.getpid()
+
+@task(provides=["count", LOSS2], process=True)
+async def later(weights):
+    yield {"loss2": 0.5}
+    yield {"count": 1}
+
+@task(requires=["place", LOSS], provides="seen")
+def watch(place, loss):
+    seen = []
+    for number in loss:
+        seen.append(number)
+        open(f"{place}/read-{number}", "w").close()
+    return seen
+
+@task(provides="apart")
+def apart(weights, loss, loss2, count): return [weights != os.getpid(), loss, loss2, count]
+
+main = Flow("main", nodes=[fit, watch, later, apart], inputs=["place"], outputs=["seen", "apart"])
+""".replace("LOSS2", '{"name": "loss2", "stream": True}')
+
+
+def test_a_process_task_yields_streams_that_are_read_along_and_begun_again(
+    begin: Begin, tmp_path: Path
+) -> None:
+    (tmp_path / "place").mkdir()
+    agent = begin(YIELDS)
+    agent.run("pipeline:main", {"place": str(tmp_path / "place")})
+    seen = agent.value()["seen"]
+    assert seen[1:] == [seen[0] + 1, seen[0] + 2], "of the attempt that ended well, from its first value"
+    assert agent.value()["apart"] == [True, seen, [0.5], 1]
+    values = [body["values"].get("loss") for body in agent.events("metric") if "loss" in body["values"]]
+    assert values == [0, *seen]
+
+
+def test_a_generator_in_a_process_of_its_own_emits_what_it_yields(begin: Begin) -> None:
+    agent = begin(
+        "@task(process=True)\ndef fit(wrong):\n    yield {'loss': 0.5}\n    if wrong: yield 3\n"
+        "    return 'w'\n@flow\ndef main():\n    print(fit(False))\n    fit(True)\n"
+    )
+    agent.run("pipeline:main")
+    words = "fit may yield only dicts of numbers, as in yield {'loss': 0.3}"
+    assert (agent.texts()[0], agent.result()["error"]["message"]) == ("w", words)
+    assert [body["values"] for body in agent.events("metric")] == [{"loss": 0.5}] * 2
+
+
+def test_a_value_that_cannot_leave_its_process_fails_the_node_that_yields_it(begin: Begin) -> None:
+    agent = begin(
+        "@task(provides=[{'name': 'x', 'stream': True}], process=True)\n"
+        "def fit(): yield {'x': threading.Lock()}\n"
+        "main = Flow('main', nodes=[fit])\n"
+    )
+    agent.run("pipeline:main")
+    assert "a value of the stream 'x' cannot leave its process: " in agent.result()["error"]["message"]
+
+
 def test_the_child_of_an_engine_that_is_killed_dies_with_it(begin: Begin) -> None:
     agent = begin(WORK + "@flow\ndef main(): work('stuck')\n")
     agent.start("pipeline:main")

@@ -52,19 +52,13 @@ def member_of(task: Task[Any], given: Mapping[str, Any]) -> Member:
 
 def _check_streams(task: Task[Any], member: Member) -> None:
     if member.along and task.options.process:
-        raise NotSupported(f"{task.name} reads a stream, which a process task cannot yet; leave process out")
+        raise NotSupported(f"{task.name} reads a stream, which a process task cannot; leave process out")
     if inspect.isasyncgenfunction(task.function):
-        if task.options.process:
-            raise NotSupported(f"{task.name} is an async generator, which a process task cannot be yet")
         return
     if not any(output.stream for output in member.provides):
         return
     if not inspect.isgeneratorfunction(task.function):
         raise Usage(f"{task.name} provides a stream, and yields nothing")
-    if task.options.process:
-        raise NotSupported(
-            f"{task.name} provides a stream, which a process task cannot yet; leave process out"
-        )
 
 
 def body_of(member: Member, function: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,19 @@ import threading
 import time
 from contextvars import ContextVar, Token
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Type
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Type,
+)
 
 from farhand.errors import Cancelled, NotInFlow
 
@@ -23,6 +35,7 @@ if TYPE_CHECKING:
     from farhand_worker.masking import Masker
 
     from .feeds import Feed
+    from .upstream import Attempt
 
 Place = Callable[..., Any]
 Ask = Callable[[str, Dict[str, Any]], Any]
@@ -109,6 +122,8 @@ class Run:
         """Asks the server what it may answer late, and calls back."""
         self.feeds: Dict[str, Feed] = {}
         """Key of a call → what it yields, for those who read it along."""
+        self.attempt_elsewhere: Optional[Callable[[Iterable[str]], Attempt]] = None
+        """Begins an attempt that yields, in the child of a process task; its parent knows who reads."""
         self.own_key: str = facts.get("own_key", "")
         self.along: Sequence[str] = facts.get("along") or ()
         """What the placed call that this is yields to nodes that read along."""

@@ -133,6 +133,8 @@ def attempt_of(names: Iterable[str]) -> Attempt:
     frame = current()
     if frame is None or not frame.key:
         return Attempt(names)
+    if frame.run.attempt_elsewhere is not None:
+        return frame.run.attempt_elsewhere(names)
     feed = frame.run.feeds.get(frame.key)
     along = feed.along if feed is not None else frame.run.along if frame.key == frame.run.own_key else ()
     attempt = Attempt(names, frame.key, _writing(frame, frozenset(along)) if along else None)

@@ -11,7 +11,7 @@ import sys
 import threading
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from farhand.errors import NotSerializable
 
@@ -20,6 +20,7 @@ from .channel import refused
 from .context import Frame, Inner, Recorder, Run, enter, set_root
 from .eager import only_reading
 from .processes import read_frame, write_frame
+from .upstream import Attempt
 
 Facts = Dict[str, Any]
 
@@ -58,6 +59,26 @@ class Relay(Recorder):
         if refusal is not None:
             raise refused(*refusal)
         return answer
+
+    def attempt(self, names: Iterable[str]) -> Attempt:
+        """An attempt that yields these streams, which the parent gives to those who read it along."""
+        made = Attempt(names, write=self._yielded)
+        self.say("yields", list(made.values))
+        return made
+
+    def _yielded(
+        self, name: str, step: str, *, value: Any = None, message: str = "", urgent: bool = False
+    ) -> None:
+        if step != "value":
+            self.say("yielding", (step, message))
+            return
+        try:
+            content = pickle.dumps(value, protocol=5)
+        except Exception as error:
+            raise NotSerializable(
+                f"a value of the stream {name!r} cannot leave its process: {error}"
+            ) from error
+        self.say("yielded", (name, content))
 
     def blob_path(self, digest: str) -> Path:
         """The file of a digest: what was saved here, or what the parent finds or fetches."""
@@ -101,6 +122,7 @@ def _value(facts: Facts, relay: Relay) -> Any:
     same = {name: facts[name] for name in ("attempt", "called", "hooks_here")}
     run = Run(facts["run"], facts["flow"], relay, ask=relay.ask, **same)
     inner = None if facts["inner"] is None else Inner(*facts["inner"])
+    run.attempt_elsewhere = relay.attempt
     frame = Frame(run, facts["key"], facts["name"], None, inner)
     _import(facts)
     step, args, kwargs = pickle.loads(facts["work"])

@@ -23,17 +23,21 @@ from farhand.errors import FarhandError, NotSerializable, ProcessDied
 
 from . import encoding
 from .context import current
+from .feeds import attempt_of
 from .interrupts import interrupter, uninterrupted
 from .restore import descendants
 from .secrets import secret, variable
+from .streams import BROKEN
 
 if TYPE_CHECKING:
     from .calls import Call
+    from .upstream import Attempt
 
 LENGTH = struct.Struct(">Q")
 _CHILD = str(Path(__file__).with_name("process_child.py"))
 _RUNTIME = str(Path(__file__).parent.parent.parent)
 _READ_BYTES = 64 * 1024
+_YIELDING = ("yields", "yielded", "yielding")
 
 
 def run_in_child(made: Call) -> Any:
@@ -42,6 +46,9 @@ def run_in_child(made: Call) -> Any:
     try:
         child.hand_over()
         return child.outcome()
+    except BaseException as error:  # an interruption too is an end for those who read along
+        child.broke_off(error)
+        raise
     finally:
         child.end()
 
@@ -86,6 +93,7 @@ class _Child:
         self._frames = bytearray()
         self._partial = {"stdout": b"", "stderr": b""}
         self._ended: Optional[Any] = None
+        self._attempt: Optional[Attempt] = None
         self._thread = threading.get_ident()
         self._woken, self._waker = os.pipe()
         theirs, self._to = os.pipe()
@@ -167,12 +175,29 @@ class _Child:
             if kind == "event":
                 self._reported()
                 self._made.run.recorder.write(*content)
+            elif kind in _YIELDING:
+                self._reported()
+                self._take(kind, content)
             elif kind == "blob":
                 self._send(pickle.dumps(self._blob(content)))
             elif kind == "ask":
                 self._send(pickle.dumps(_answer(*content)))
             else:
                 self._ended = (kind, content)
+
+    def _take(self, kind: str, content: Any) -> None:
+        """What the child yields, given to those who read it along as if it were yielded here."""
+        if kind == "yields":
+            self._attempt = attempt_of(content)
+        elif self._attempt is not None and kind == "yielded":
+            self._attempt.add(content[0], pickle.loads(content[1]))
+        elif self._attempt is not None:
+            self._attempt.end(*content)
+
+    def broke_off(self, error: BaseException) -> None:
+        """Tell those who read along, unless the child has told them how it ended."""
+        if self._attempt is not None:
+            self._attempt.end(BROKEN, encoding.summary_of(error))
 
     def _reported(self) -> None:
         """What the child says, this call has said."""
