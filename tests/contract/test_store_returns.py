@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from farhand.errors import StaleLease
+from farhand.errors import Conflict, StaleLease
 from farhand.model import Hook
 from farhand.resources import Capacity
 from farhand.store.changes import Leased
@@ -83,6 +83,15 @@ async def test_what_was_said_meanwhile_is_kept(story: Story) -> None:
     lines = await story.store.logs.page(call.job.run)
     assert [line.text for line in lines.items] == ["line"]
     assert [point.values for point in (await story.store.metrics.page(call.job.run)).items] == [{"loss": 0.5}]
+
+
+async def test_a_call_has_one_open_job_whatever_an_engine_says_of_its_outcome(story: Story) -> None:
+    parent = await story.running()
+    await story.report(parent, story.call("k"))
+    await story.report(parent, story.began("k"), story.checkpoint("k", "failed", kept=False))
+    with pytest.raises(Conflict, match="has a job that has not ended"):
+        await story.report(parent, story.call("k"))
+    assert [job.key for job in await story.store.jobs.queued()] == ["k"]
 
 
 async def test_an_end_that_was_recorded_is_not_recorded_again(story: Story) -> None:

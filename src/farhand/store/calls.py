@@ -10,7 +10,7 @@ import msgspec
 
 from farhand_worker.protocol import Call
 
-from ..errors import StaleLease, UnknownFlavor
+from ..errors import Conflict, StaleLease, UnknownFlavor
 from ..model import Ask, Job, JobSettings, Json, TaskRun
 from . import nested
 from .batch import Batch
@@ -67,12 +67,17 @@ def place_call(
 
 
 def _again(connection: Connection, task: TaskRun) -> tuple[int, str]:
-    """A call whose outcome is not to be used is placed again: its number, and the end of its job's id."""
-    connection.execute("DELETE FROM task_runs WHERE run = ? AND key = ?", (task.run, task.key))
+    """A call whose outcome is not to be used is placed again: its number, and the end of its job's id.
+
+    Raises `Conflict` while it has a job: there is one for each call.
+    """
     earlier = connection.execute(
-        "SELECT count(*) FROM jobs WHERE run = ? AND key = ?", (task.run, task.key)
-    ).fetchone()[0]
-    return task.number, f".{earlier + 1}" if earlier else ""
+        "SELECT state FROM jobs WHERE run = ? AND key = ?", (task.run, task.key)
+    ).fetchall()
+    if any(state != "ended" for (state,) in earlier):
+        raise Conflict(f"call {task.key} of run {task.run} has a job that has not ended")
+    connection.execute("DELETE FROM task_runs WHERE run = ? AND key = ?", (task.run, task.key))
+    return task.number, f".{len(earlier) + 1}" if earlier else ""
 
 
 def _place(batch: Batch, parent: Job, event: Call, number: int, again: str) -> tuple[Job, TaskRun]:

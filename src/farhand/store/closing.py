@@ -82,17 +82,17 @@ def close_calls(
     so nobody waits for an outcome.
     """
     advance(JOB, "queued", "ended")
-    calls = f"run = ? AND kind <> 'run' AND kind <> '{HOOK}'"
-    where, key = (calls, run_id) if parent is None else ("parent_job = ?", parent)
+    where = "run = ? AND kind <> 'run' AND " + ("parent_job = ?" if parent else f"kind <> '{HOOK}'")
+    keys = (run_id, parent) if parent else (run_id,)
     live = connection.execute(
         f"UPDATE jobs SET cancelling = 1 WHERE {where} AND state <> 'ended'"
         f" AND state IN ('leased', 'running') RETURNING {JOBS.columns}",
-        (key,),
+        keys,
     ).fetchall()
     waiting = connection.execute(
         f"UPDATE jobs SET state = 'ended', cancelling = 1 WHERE {where} AND state <> 'ended'"
         " AND state NOT IN ('leased', 'running') RETURNING id, key, attempt, nested",
-        (key,),
+        keys,
     ).fetchall()
     error = to_json(call_error("cancelled", ""))
     connection.executemany(

@@ -219,7 +219,8 @@ def _has_open_calls(connection: Connection, run: str) -> bool:
     """Whether anything that the run called is under way, in its engine or elsewhere."""
     row = connection.execute(
         "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND kind <> 'run' AND state <> 'ended')"
-        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND state IN ('queued', 'running'))"
+        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND state IN ('queued', 'running')"
+        " AND placed IS NULL)"
         " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)",
         (run, run, run),
     ).fetchone()
@@ -258,11 +259,12 @@ def _finish_call(
 def _has_open_below(connection: Connection, job: Job) -> bool:
     """Whether anything that a call had called, or may have, is under way; for most, one question says no."""
     row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM jobs WHERE parent_job = ? AND state <> 'ended')"
+        "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND parent_job = ?"
+        " AND state <> 'ended' AND kind <> 'run')"
         " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND job = ? AND state IN ('queued', 'running')"
         " AND placed IS NULL)"
         " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)",
-        (job.id, job.run, job.id, job.run),
+        (job.run, job.id, job.run, job.id, job.run),
     ).fetchone()
     return bool(row[0])
 

@@ -115,9 +115,8 @@ CREATE TABLE jobs (
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
 CREATE INDEX jobs_of_run ON jobs (run, key);
--- One open job for each call of a run, whoever asks for it and however often.
-CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended' AND kind <> 'run';
-CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended' AND parent_job IS NOT NULL;
+-- A call of a run has one open job, whoever asks for it and however often: its task run's key holds that.
+CREATE INDEX jobs_open ON jobs (run, parent_job) WHERE state <> 'ended' AND kind <> 'run';
 
 CREATE TABLE attempts (
     lease BIGINT PRIMARY KEY,
@@ -182,7 +181,7 @@ CREATE TABLE task_runs (
 );
 CREATE UNIQUE INDEX task_runs_in_order ON task_runs (run, number);
 CREATE INDEX task_runs_of_job ON task_runs (job, number);
-CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running');
+CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running') AND placed IS NULL;
 CREATE INDEX task_runs_nested ON task_runs (run, nested, number) WHERE nested IS NOT NULL;
 
 -- One row a batch: `lines` is JSON, a list of [at, text, stream, level, task].

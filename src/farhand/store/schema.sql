@@ -114,9 +114,8 @@ CREATE TABLE jobs (
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
 CREATE INDEX jobs_of_run ON jobs (run, key);
--- One open job for each call of a run, whoever asks for it and however often.
-CREATE UNIQUE INDEX jobs_open ON jobs (run, key) WHERE state <> 'ended' AND kind <> 'run';
-CREATE INDEX jobs_placed_by ON jobs (parent_job) WHERE state <> 'ended' AND parent_job IS NOT NULL;
+-- A call of a run has one open job, whoever asks for it and however often: its task run's key holds that.
+CREATE INDEX jobs_open ON jobs (run, parent_job) WHERE state <> 'ended' AND kind <> 'run';
 
 CREATE TABLE attempts (
     lease INTEGER PRIMARY KEY,
@@ -148,7 +147,7 @@ CREATE TABLE recorded (
     source TEXT NOT NULL,
     seq INTEGER NOT NULL,
     PRIMARY KEY (job, lease, source)
-);
+) WITHOUT ROWID;
 
 -- `needs` are the keys of calls whose results it took. `nested`, here and below, is the key of the innermost flow
 -- inside of the run that the row belongs to; `flow_run` is the run of a call that is a flow itself.
@@ -181,7 +180,7 @@ CREATE TABLE task_runs (
 );
 CREATE UNIQUE INDEX task_runs_in_order ON task_runs (run, number);
 CREATE INDEX task_runs_of_job ON task_runs (job, number);
-CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running');
+CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running') AND placed IS NULL;
 CREATE INDEX task_runs_nested ON task_runs (run, nested, number) WHERE nested IS NOT NULL;
 
 -- One row a batch: `lines` is JSON, a list of [at, text, stream, level, task].

@@ -170,10 +170,12 @@ def refuse_damaged(path: Path) -> None:
     session = open_reading(path)
     try:
         tables = session.connection.execute(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+            "SELECT name, sql LIKE '%) WITHOUT ROWID' FROM sqlite_master"
+            " WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
-        for (table,) in tables:
-            session.connection.execute(f'SELECT * FROM "{table}" ORDER BY rowid DESC LIMIT 1').fetchall()
+        for table, keyed in tables:
+            last = _key_of(session.connection, table) if keyed else "rowid DESC"
+            session.connection.execute(f'SELECT * FROM "{table}" ORDER BY {last} LIMIT 1').fetchall()
         if path.stat().st_size <= CHECKED_BYTES_MAX:
             found = str(session.connection.execute("PRAGMA quick_check(1)").fetchone()[0])
             if found != "ok":
@@ -182,6 +184,12 @@ def refuse_damaged(path: Path) -> None:
                 raise damage
     finally:
         session.close()
+
+
+def _key_of(connection: sqlite3.Connection, table: str) -> str:
+    """What a table that is kept by its key is read by from its end."""
+    names = connection.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", (table,))
+    return ", ".join(f'"{name}" DESC' for (name,) in names.fetchall())
 
 
 def open_writing(path: Path) -> sqlite3.Connection:

@@ -88,8 +88,8 @@ def contents(path: Path, columns: dict[str, list[str]] | None = None) -> dict[st
     with closing(sqlite3.connect(path)) as connection:
         for table, names in (columns or columns_of(connection)).items():
             kept = [name for name in names if (table, name) not in CHANGED]
-            rows = connection.execute(f"SELECT {', '.join(kept)} FROM {table} ORDER BY rowid").fetchall()
-            found[table] = len(rows), hashlib.sha256(repr(rows).encode()).hexdigest()
+            rows = connection.execute(f"SELECT {', '.join(kept)} FROM {table}").fetchall()
+            found[table] = len(rows), hashlib.sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()
     return found
 
 
