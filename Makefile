@@ -10,11 +10,11 @@ DESCRIBED := pyproject.toml worker/pyproject.toml constraints.txt
 demo: $(VENV)/.base  ## a server, a worker and a pipeline over both; DEMO=--keep leaves them up
 	$(BIN)/farhand demo $(DEMO)
 
-# One process more than there are cores, for most of what takes long waits for other processes. Files go in the order of their names: those of few and long tests come first,
-# and the units, which are short and many, keep every process busy to the end. The reordering that is switched off
-# would put the long ones last.
-COUNT := $(shell $(PYTHON) -c 'import os; print(1 + (os.cpu_count() or 1))')
-PROCESSES := --numprocesses=$(COUNT) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+# Two processes more than there are cores, for most of what takes long waits for other processes. tests/conftest.py
+# has the files of few and long tests come first, and the units, which are short and many, keep every process busy to
+# the end. The reordering that is switched off would put the long ones last.
+COUNT := $(shell $(PYTHON) -c 'import os; print(2 + (os.cpu_count() or 1))')
+PROCESSES := --numprocesses=$(COUNT) --maxprocesses=6 --dist=loadfile --no-loadscope-reorder
 
 test: $(VENV)/.test  ## every test; TESTS=tests/unit narrows it
 	@$(BIN)/python -m tests.optional

@@ -44,6 +44,21 @@ AROUND = _around()
 os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", AROUND)
 
 
+LONGEST_FIRST = ("lab", "faults", "integration", "console", "contract", "docs")
+"""The directories whose files are handed out first. What is left at the end, the units, is short."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A process that is given the longest file last would work on alone."""
+    here = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        directory = item.path.relative_to(here).parts[0]
+        return LONGEST_FIRST.index(directory) if directory in LONGEST_FIRST else len(LONGEST_FIRST)
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary() -> Iterator[Path]:
     """A temporary directory for the tests and all they start, in which farhand leaves nothing."""

@@ -40,8 +40,10 @@ from .engine.packing import Packed
 from .engine.services import Services
 from .engine.watcher import Watcher
 from .errors import Usage
+from .frames import FrameProtocol
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
+from .gateway.outgoing import Outbox
 from .gathering import GatheringProtocol
 from .provision.carrier import Home
 from .provision.certificate import ensure
@@ -113,7 +115,7 @@ class Server:
         listener = bind(config.host, config.port)
         host, port = listener.getsockname()[:2]
         settings = self._web_settings(port, certificate)
-        front = Front(settings, ATTACH_PATH, Endpoint(services))
+        front = Front(settings, ATTACH_PATH, self._endpoint(services))
         http = _Http(_uvicorn_config(front, config.trusted_proxy, certificate))
         serving = asyncio.create_task(http.serve(sockets=[listener]), name="http")
         local = self._local_worker(services, port, certificate)
@@ -248,6 +250,12 @@ class Server:
         host = dialled(config.host).strip("[]")
         return Home(host, settings.port, config.base_path, store[:8], pin, tls, admit)
 
+    def _endpoint(self, services: Services) -> Endpoint:
+        """What follows from a commit goes to the workers once all who wait for it are answered."""
+        outbox = Outbox()
+        services.store.database.answer_within(outbox)
+        return Endpoint(services, outbox)
+
     def _local_worker(self, services: Services, port: int, certificate: Certificate | None) -> LocalWorker:
         config = self._config
         url = f"{_scheme(certificate)}://127.0.0.1:{port}{config.base_path}"
@@ -329,7 +337,7 @@ def _uvicorn_config(
     return uvicorn.Config(
         app,
         http=GatheringProtocol,
-        ws="websockets-sansio",
+        ws=FrameProtocol,
         ws_max_size=protocol.FRAME_BYTES_MAX,
         ws_ping_interval=None,
         ws_per_message_deflate=False,

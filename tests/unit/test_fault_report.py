@@ -73,15 +73,16 @@ fault_report.PAGE = Path(__file__).with_name("faults.md")
 """
 _PAGE = "| id | what | measured |\n|---|---|---|\n| 1.1 | Cut. | |\n| 1.10 | Burnt. | |\n"
 
-_TWO = "--numprocesses=2"
+_TWO = ("-p", "xdist", "--numprocesses=2")
 
 
 @pytest.fixture
 def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A place for tests of faults, with a page of its own."""
     monkeypatch.setenv("PYTHONPATH", str(fault_report.ROOT))
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each of its processes would load six more
     pytester.makeconftest(_CONFTEST)
-    pytester.makeini("[pytest]\nmarkers = fault(id): what it provokes\naddopts = -p no:schemathesis")
+    pytester.makeini("[pytest]\nmarkers = fault(id): what it provokes")
     (pytester.path / "faults.md").write_text(_PAGE)
     return pytester
 
@@ -91,11 +92,11 @@ def run(suite: pytest.Pytester, body: str, *options: str) -> pytest.RunResult:
     return suite.runpytest_subprocess("-p", "tests.fault_report", *options)
 
 
-@pytest.mark.parametrize("processes", ["-pno:xdist", _TWO], ids=["alone", "in two processes"])
+@pytest.mark.parametrize("processes", [(), _TWO], ids=["alone", "in two processes"])
 def test_a_run_reports_each_fault_with_its_tests_and_writes_nothing(
-    suite: pytest.Pytester, processes: str
+    suite: pytest.Pytester, processes: tuple[str, ...]
 ) -> None:
-    result = run(suite, "pass", processes)
+    result = run(suite, "pass", *processes)
     assert result.ret == pytest.ExitCode.OK
     result.stdout.re_match_lines_random([r"^1\.1   Cut\.$", r"^1\.10  Burnt\.$"])
     tallies = [line.split()[2:] for line in result.outlines if re.match(r" +[\d.]+ s  ", line)]
@@ -105,17 +106,17 @@ def test_a_run_reports_each_fault_with_its_tests_and_writes_nothing(
 
 
 def test_a_run_in_which_a_fault_was_not_provoked_fails(suite: pytest.Pytester) -> None:
-    result = run(suite, "pytest.skip('no disk')", _TWO)
+    result = run(suite, "pytest.skip('no disk')", *_TWO)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["1.10  HAS NO TEST THAT RAN"])
 
 
 def test_a_run_writes_its_times_when_it_is_asked_to(suite: pytest.Pytester) -> None:
-    run(suite, "pass", "--faults-write", _TWO)
+    run(suite, "pass", "--faults-write", *_TWO)
     assert (suite.path / "faults.md").read_text() == _PAGE.replace(". | |", ". | 0.0 s |")
 
 
 def test_a_fault_whose_process_went_away_under_it_was_not_provoked(suite: pytest.Pytester) -> None:
-    result = run(suite, "import os; os._exit(1)", _TWO)
+    result = run(suite, "import os; os._exit(1)", *_TWO)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["1.10  HAS NO TEST THAT RAN"])

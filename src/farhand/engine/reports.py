@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from farhand_worker import protocol
 
-from ..store import Store
+from ..errors import FarhandError
+from ..store import Recorded, Store
+from ..store.answers import Answer, failed, succeeded
 from ..store.reports import Report
 from ..store.tasks import outcome_body
 from .consequences import Consequences
 from .dispatcher import Dispatcher
 from .fleet import Fleet
+from .handover import Grant
 from .importchecks import ImportChecks
+
+Recording = Answer[Sequence[int]]
+"""What comes of batches that are being recorded: for each the last number recorded."""
 
 _PAGE_BYTES = protocol.FRAME_BYTES_MAX // 2
 """A page of kept outcomes travels in one frame."""
@@ -41,31 +48,47 @@ class Reports:
         self._limited = limited
         self._dispatcher = dispatcher
 
-    async def record(self, event: protocol.Event, worker: str) -> int:
-        """Record a batch that ``worker`` has sent; returns the last number recorded.
+    def record_all(self, events: Sequence[protocol.Event], worker: str) -> Recording:
+        """Record batches that ``worker`` has sent in one transaction, all or none of them.
 
-        Raises `StaleLease`, `StoreFailed` (try again), or `ProtocolViolation` for a batch that is malformed
-        or leaves a gap.
+        What comes is, for each, the last number recorded; all that follows from the batches has been seen to
+        by then. Or else `StaleLease`, `StoreFailed` (try again), or `ProtocolViolation` for a batch that is
+        malformed or leaves a gap.
         """
-        if self._imports.owns(event.job):
-            events = _typed(event).events
-            return self._imports.record(event.job, event.lease, event.source, event.first, events, worker)
-        return (await self._record([_typed(event)], worker))[0]
+        try:
+            checked = {
+                n: self._check(event, worker) for n, event in enumerate(events) if self._is_check(event)
+            }
+            stored = [_typed(event) for event in events if not self._is_check(event)]
+        except (FarhandError, protocol.ProtocolViolation) as error:
+            return failed(error)
+        if not checked:
+            return self._record(stored, worker)
+        answer = self._record(stored, worker) if stored else succeeded(list[int]())
+        return answer.then(lambda seqs: _in_order(len(events), checked, seqs.result()))
 
-    async def record_all(self, events: Sequence[protocol.Event], worker: str) -> Sequence[int]:
-        """Record batches in one transaction, all or none of them; else as `record` does each."""
-        if any(self._imports.owns(event.job) for event in events):
-            return [await self.record(event, worker) for event in events]
-        return await self._record(list(map(_typed, events)), worker)
+    def _is_check(self, event: protocol.Event) -> bool:
+        return self._imports.owns(event.job)
 
-    async def _record(self, reports: list[Report], worker: str) -> Sequence[int]:
+    def _check(self, event: protocol.Event, worker: str) -> int:
+        """Take what an import check says, which is not stored."""
+        events = _typed(event).events
+        return self._imports.record(event.job, event.lease, event.source, event.first, events, worker)
+
+    def _record(self, reports: list[Report], worker: str) -> Recording:
         """Record batches, and in their transaction the leases of jobs that need what they let go."""
         dispatcher = self._dispatcher
         grants = [] if dispatcher is None else dispatcher.foresee(reports, worker)
         claims = [grant.claim for grant in grants]
+        recorded = self._store.reports.record_all(reports, time.time(), worker, claims)
+        return recorded.then(partial(self._follow, reports, grants))
+
+    def _follow(self, reports: list[Report], grants: list[Grant], answer: Answer[Recorded]) -> Sequence[int]:
+        """See to what follows, in the turn of the loop in which the commit is heard of."""
+        dispatcher = self._dispatcher
         try:
-            recorded = await self._store.reports.record_all(reports, time.time(), worker, claims)
-        except BaseException:  # what was foreseen is not so, also after a cancel
+            recorded = answer.result()
+        except Exception:  # whatever it was: what was foreseen is not so
             if dispatcher is not None:
                 dispatcher.undo(reports, grants)
             raise
@@ -101,6 +124,12 @@ class Reports:
         if held is not None and (held[0].name, held[1].lease) == (worker, lease):
             return True  # as the store says, or said a moment ago
         return await self._store.reports.is_current(job_id, lease, worker)
+
+
+def _in_order(count: int, apart: Mapping[int, int], others: Sequence[int]) -> list[int]:
+    """Numbers of which some, by their place, were found apart from the others."""
+    rest = iter(others)
+    return [apart[n] if n in apart else next(rest) for n in range(count)]
 
 
 def _typed(event: protocol.Event) -> Report:

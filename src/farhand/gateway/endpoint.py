@@ -15,10 +15,14 @@ from ..engine.attachment import Attached, Credential
 from ..engine.roles import MAY, Identity
 from ..engine.services import Services
 from ..errors import FarhandError, Forbidden, Unauthorized
+from .outgoing import Outbox
 from .pipe import WorkerPipe
 from .socket import Socket
 
 log = logging.getLogger("farhand")
+
+DIRECT = "farhand.frames"
+"""The extension of ASGI by which the web server has us take frames as they arrive."""
 
 ATTACH_PATH = "/api/v1/workers/attach"
 
@@ -26,8 +30,9 @@ ATTACH_PATH = "/api/v1/workers/attach"
 class Endpoint:
     """``WS /api/v1/workers/attach``: sessions, and the tunnels that workers are asked for in them."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, outbox: Outbox) -> None:
         self._services = services
+        self._outbox = outbox
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The endpoint as an application of its own."""
@@ -56,7 +61,11 @@ class Endpoint:
         attachments, reports = services.attachments, services.reports
         credential = Credential(identity.name, identity.labels, identity.jti, identity.expires_at)
         asked = services.needs, services.tunnels
-        socket = Socket(websocket, credential, attachments, reports, *asked, self._welcome, services.times)
+        direct = websocket.scope.get("extensions", {}).get(DIRECT)
+        sending = self._outbox, direct
+        socket = Socket(
+            websocket, credential, attachments, reports, *asked, self._welcome, services.times, *sending
+        )
         with services.tokens.watch(identity) as revoked:
             await socket.serve(revoked)
 

@@ -1,8 +1,11 @@
 """The websocket shell around a `Session`: reads frames, sends frames, and waits for the store elsewhere.
 
-Heartbeats are answered in the reading loop itself and wait for nothing. Reports are recorded by tasks that
-start in the order of the frames, so that many of them share a commit; each is acknowledged after it. What
-is there to be sent at the same time goes in one frame, to a worker that reads `Several`.
+A frame is taken as it arrives, where the web server lets us have it then: heartbeats are answered at once
+and wait for nothing, and reports are with the store's writer, in the order of the frames, before the next
+frame is looked at. Many of them share a commit, and each is acknowledged after it. What the session has to
+wait for (a hello, a goodbye) is left to a task, and so is all that comes before that is done. How much a
+worker may have unacknowledged is bounded by its spools; no frame is left unread for that, since a heartbeat
+may be behind it.
 """
 
 from __future__ import annotations
@@ -10,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -21,12 +26,14 @@ from farhand_worker import protocol
 from ..engine.attachment import Attached, Attachments, Credential
 from ..engine.member import LOST, Member
 from ..engine.needs import Needs
-from ..engine.reports import Reports
+from ..engine.reports import Recording, Reports
 from ..engine.tunnels import Tunnels
 from ..errors import FarhandError, StaleLease
 from ..model import LOCAL_WORKER
 from .frames import encode
-from .session import CLOSED, GREETING, Session
+from .outgoing import Direct, Outbox, Outgoing
+from .requests import Requests
+from .session import ATTACHED, CLOSED, GREETING, Session
 
 log = logging.getLogger("farhand")
 
@@ -42,8 +49,6 @@ _BROKEN = {
 """What the websocket itself refuses, by the code that it closes with."""
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
 _GREETINGS = (protocol.Welcome, protocol.Refused)
-_TOGETHER = protocol.BATCH_BYTES
-"""A frame of several messages is no larger."""
 
 
 class Socket:
@@ -59,23 +64,31 @@ class Socket:
         tunnels: Tunnels,
         welcome: Callable[[protocol.Hello, Attached, int], protocol.Welcome],
         times: protocol.Times,
+        outbox: Outbox,
+        direct: Direct | None = None,
     ) -> None:
         self._websocket = websocket
+        self._outbox = outbox
+        self._direct = direct
         self._credential = credential
         self._attachments = attachments
         self._reports = reports
         self._needs = needs
+        self._requests = Requests(reports, needs, credential.name)
         self._tunnels = tunnels
         self._welcome = welcome
         self._times = times
         self._session = Session(times)
-        self._outgoing: asyncio.Queue[str | tuple[int, str]] = asyncio.Queue()
+        self._outgoing = Outgoing(websocket, direct, outbox)
+        self._unrecorded = 0
+        self._all_recorded = asyncio.Event()
+        self._all_recorded.set()
+        self._listening = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[asyncio.Task[None]] = set()
         self._early: list[Any] = []
         self._member: Member | None = None
         self._watching_handoffs = False
-        self._several = False
 
     # ------------------------------------------------------------ the link
 
@@ -86,7 +99,7 @@ class Socket:
         elif self._session.state != CLOSED:
             if type(message) is protocol.Outcome and self._credential.name == LOCAL_WORKER:
                 message = self._needs.seen(message)
-            self._outgoing.put_nowait(encode(message))
+            self._outgoing.put(encode(message))
 
     def expect(self, job: str, lease: int) -> None:
         """An assign was sent; close the session unless it is accepted in time."""
@@ -102,7 +115,7 @@ class Socket:
         if self._session.state != CLOSED:
             self._session.close()
             cut = reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore")
-            self._outgoing.put_nowait((code, cut))
+            self._outgoing.close(code, cut)
 
     def _watch_handoffs(self, delay_s: float) -> None:
         self._watching_handoffs = True
@@ -124,8 +137,10 @@ class Socket:
     async def serve(self, revoked: asyncio.Event | None = None) -> None:
         """Carry the session from the accepted handshake to its end, or until its token is revoked."""
         ending = asyncio.create_task(self._close_when(revoked or asyncio.Event()))
-        sender = asyncio.create_task(self._send_frames())
+        sender = asyncio.create_task(self._outgoing.carry())
         receiver = asyncio.create_task(self._receive_frames())
+        if self._direct is not None:
+            self._direct.take_by(self._take_at_once)
         try:
             await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
             if self._session.state == CLOSED:
@@ -144,29 +159,9 @@ class Socket:
         await revoked.wait()
         self.close("its token has been revoked")
 
-    async def _send_frames(self) -> None:
-        frame: str | tuple[int, str] | None = None
-        answered = False
-        while True:
-            texts: list[str] = []
-            frame = frame or await self._outgoing.get()
-            while isinstance(frame, str) and (not texts or sum(map(len, texts)) + len(frame) <= _TOGETHER):
-                texts.append(frame)
-                # The answer to the hello is read before anything else: it goes alone.
-                several = self._several and answered and not self._outgoing.empty()
-                frame = self._outgoing.get_nowait() if several else None
-            try:
-                if texts:
-                    await self._websocket.send_text(protocol.encode_several(texts))
-                    answered = True
-                elif isinstance(frame, tuple):
-                    await self._websocket.close(*frame)
-                    return
-            except (WebSocketDisconnect, RuntimeError, OSError):
-                return
-
     async def _receive_frames(self) -> None:
         while self._session.state != CLOSED:
+            self._listening = True
             try:
                 text = await self._websocket.receive_text()
             except WebSocketDisconnect as gone:
@@ -178,18 +173,47 @@ class Socket:
                 return
             except RuntimeError:
                 return
+            finally:
+                self._listening = False
             if self._session.state != CLOSED:
                 await self._take(text)
 
-    async def _take(self, text: str) -> None:
-        try:
+    def _take_at_once(self, text: str) -> bool:
+        """Whether a frame that has just arrived was taken. One is not while another is being taken, or when
+        it holds what has to be waited for."""
+        if not self._listening or self._session.state != ATTACHED:
+            return False
+        with self._outbox, self._at_fault():
             messages = self._session.receive(text)
+            if any(type(message) in self._WAITED_FOR for message in messages):
+                return False
             for kind, alike in groupby(messages, key=type):
-                if kind is protocol.Event:
-                    self._on_events(list(alike))
+                self._handle(kind, alike)
+        return True
+
+    async def _take(self, text: str) -> None:
+        with self._at_fault():
+            for kind, alike in groupby(self._session.receive(text), key=type):
+                waited_for = self._WAITED_FOR.get(kind)
+                if waited_for is None:
+                    self._handle(kind, alike)
                     continue
                 for message in alike:
-                    await self._HANDLERS[kind](self, message)
+                    await waited_for(self, message)
+
+    def _handle(self, kind: type, messages: Iterable[Any]) -> None:
+        """Messages of one kind that follow on one another."""
+        if kind is protocol.Event:
+            self._on_events(list(messages))
+            return
+        for message in messages:
+            self._HANDLERS[kind](self, message)
+
+    @contextmanager
+    def _at_fault(self) -> Generator[None]:
+        """End the session for what goes wrong with a frame, and say whose fault it is."""
+        try:
+            yield
         except protocol.ProtocolViolation as violation:
             self._violated(str(violation))
         except Exception:  # whatever it was: the worker tries again, and its engines go on meanwhile
@@ -214,7 +238,7 @@ class Socket:
             self._close(_ORDERLY, answer.code)
             return
         self._member = answer.member
-        self._several = hello.several
+        self._outgoing.several = hello.several
         self.send(self._welcome(hello, answer, self._session.version(hello)))
         self._session.attached()
         for early in self._early:
@@ -223,7 +247,7 @@ class Socket:
             self.send(outcome)
         self._attachments.welcomed(answer.member, self)
 
-    async def _on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
+    def _on_heartbeat(self, heartbeat: protocol.Heartbeat) -> None:
         member = self._attached()
         self._attachments.heard(member)
         member.behind = frozenset(heartbeat.behind)
@@ -233,40 +257,42 @@ class Socket:
             self._attachments.back(member)
         self.send(protocol.Ack(n=heartbeat.n))
 
-    async def _on_accepted(self, accepted: protocol.Accepted) -> None:
+    def _on_accepted(self, accepted: protocol.Accepted) -> None:
         self._session.accepted(accepted.job, accepted.lease)
 
     def _on_events(self, events: list[protocol.Event]) -> None:
         for event in events:
             self._session.accepted(event.job, event.lease)
-        self._spawn(self._record_all(events))
+        self._record(events)
 
-    async def _on_request(self, request: protocol.Request) -> None:
+    def _on_request(self, request: protocol.Request) -> None:
         self._spawn(self._reply(request), self._asked)
 
     async def _on_drained(self, _: protocol.Drained) -> None:
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._until_recorded()
         await self._attachments.drained(self._attached())
 
-    async def _on_changed(self, changed: protocol.Changed) -> None:
+    def _on_changed(self, changed: protocol.Changed) -> None:
         self._spawn(self._attachments.changed(self._attached(), changed))
 
-    async def _on_no_tunnel(self, refusal: protocol.NoTunnel) -> None:
+    def _on_no_tunnel(self, refusal: protocol.NoTunnel) -> None:
         self._tunnels.refused(refusal.id, self._credential.name, refusal.message)
 
     async def _on_bye(self, bye: protocol.Bye) -> None:
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._until_recorded()
         await self._attachments.leave(self._attached(), self, bye.reason)
 
-    _HANDLERS: ClassVar[dict[type, Callable[[Socket, Any], Awaitable[None]]]] = {
-        protocol.Hello: _on_hello,
+    _HANDLERS: ClassVar[dict[type, Callable[[Socket, Any], None]]] = {
         protocol.Heartbeat: _on_heartbeat,
         protocol.Accepted: _on_accepted,
         protocol.Request: _on_request,
-        protocol.Drained: _on_drained,
-        protocol.Bye: _on_bye,
         protocol.Changed: _on_changed,
         protocol.NoTunnel: _on_no_tunnel,
+    }
+    _WAITED_FOR: ClassVar[dict[type, Callable[[Socket, Any], Awaitable[None]]]] = {
+        protocol.Hello: _on_hello,
+        protocol.Drained: _on_drained,
+        protocol.Bye: _on_bye,
     }
 
     def _attached(self) -> Member:
@@ -281,88 +307,54 @@ class Socket:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    async def _record_all(self, events: list[protocol.Event]) -> None:
-        """Record what came in one frame in one transaction; what is refused there, each on its own."""
-        if len(events) > 1:
-            try:
-                seqs = await self._reports.record_all(events, self._credential.name)
-            except (FarhandError, protocol.ProtocolViolation) as error:
-                log.debug("%d reports are recorded one by one: %s", len(events), error)
-            except Exception:  # whatever it was, it is looked at once more for each of them
-                log.exception("%d reports could not be stored together", len(events))
-            else:
-                for event, seq in zip(events, seqs, strict=True):
-                    self._acknowledge(event, seq)
-                return
-        for event in events:
-            await self._record(event)
+    async def _until_recorded(self) -> None:
+        """Wait until all that was reported is recorded, and what changed is."""
+        await self._all_recorded.wait()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _acknowledge(self, event: protocol.Event, seq: int) -> None:
-        self.send(protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq))
+    def _record(self, events: list[protocol.Event]) -> None:
+        """Record what came in one frame in one transaction; it is with the writer when this returns."""
+        self._unrecorded += 1
+        self._all_recorded.clear()
+        answer = self._reports.record_all(events, self._credential.name)
+        answer.follow(partial(self._recorded, events))
 
-    async def _record(self, event: protocol.Event) -> None:
+    def _recorded(self, events: list[protocol.Event], answer: Recording) -> None:
+        """Acknowledge what is recorded; what is refused together is recorded each on its own."""
         try:
-            seq = await self._reports.record(event, self._credential.name)
-        except StaleLease as stale:
-            self.send(protocol.Fenced(event.job, event.lease, str(stale), stale.code))
-        except protocol.ProtocolViolation as violation:
-            self._violated(str(violation))
-        except FarhandError as error:
+            seqs = answer.result()
+        except Exception as error:  # noqa: BLE001 whatever it was, the worker waits for an answer
+            if len(events) == 1:
+                self._refuse(events[0], error)
+            else:
+                self._record_each(events, error)
+        else:
+            for event, seq in zip(events, seqs, strict=True):
+                self.send(protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq))
+        self._unrecorded -= 1
+        if not self._unrecorded:
+            self._all_recorded.set()
+
+    def _record_each(self, events: list[protocol.Event], error: Exception) -> None:
+        if isinstance(error, FarhandError | protocol.ProtocolViolation):
+            log.debug("%d reports are recorded one by one: %s", len(events), error)
+        else:
+            log.error("%d reports could not be stored together", len(events), exc_info=error)
+        for event in events:
+            self._record([event])
+
+    def _refuse(self, event: protocol.Event, error: Exception) -> None:
+        """Say why a report is not recorded."""
+        if isinstance(error, StaleLease):
+            self.send(protocol.Fenced(event.job, event.lease, str(error), error.code))
+        elif isinstance(error, protocol.ProtocolViolation):
+            self._violated(str(error))
+        elif isinstance(error, FarhandError):
             log.error("a report of job %s could not be stored: %s", event.job, error)
             self._close(_TRY_AGAIN, "the store could not commit; send it again")
-        except Exception:  # whatever it was: a report without an answer would keep the worker waiting
-            log.exception("a report of job %s could not be stored", event.job)
-            self._close(_TRY_AGAIN, "the report could not be stored; send it again")
         else:
-            self._acknowledge(event, seq)
+            log.error("a report of job %s could not be stored", event.job, exc_info=error)
+            self._close(_TRY_AGAIN, "the report could not be stored; send it again")
 
     async def _reply(self, request: protocol.Request) -> None:
-        try:
-            if not await self._reports.is_current(request.job, request.lease, self._credential.name):
-                raise StaleLease(f"lease {request.lease} of job {request.job} is not current")
-            body = await self._REQUESTS[request.kind](self, request)
-        except (KeyError, TypeError, ValueError) as error:
-            message = f"cannot answer a request of kind {request.kind!r}: {error!r}"
-            self.send(protocol.Reply(request.id, request.job, request.lease, error=message))
-        except StaleLease as stale:
-            self.send(protocol.Fenced(request.job, request.lease, str(stale), stale.code))
-        except FarhandError as error:
-            self.send(
-                protocol.Reply(request.id, request.job, request.lease, error=str(error), code=error.code)
-            )
-        else:
-            self.send(protocol.Reply(request.id, request.job, request.lease, body=body))
-
-    async def _checkpoints(self, request: protocol.Request) -> dict[str, Any]:
-        return await self._reports.kept(request.job, int(request.args["after"]))
-
-    async def _secret(self, request: protocol.Request) -> dict[str, Any]:
-        name = str(request.args["name"])
-        return await self._needs.secret(self._credential.name, request.job, request.lease, name)
-
-    async def _service(self, request: protocol.Request) -> dict[str, Any]:
-        return await self._needs.service(str(request.args["name"]), _wait_s(request))
-
-    async def _laid(self, request: protocol.Request) -> dict[str, Any]:
-        return await self._needs.laid(self._credential.name, request.args)
-
-    async def _stream(self, request: protocol.Request) -> dict[str, Any]:
-        return await self._needs.stream(request.job, request.args, _wait_s(request))
-
-    async def _variable(self, request: protocol.Request) -> dict[str, Any]:
-        return await self._needs.variable(str(request.args["name"]))
-
-    _REQUESTS: ClassVar[dict[str, Callable[[Socket, protocol.Request], Awaitable[dict[str, Any]]]]] = {
-        "checkpoints": _checkpoints,
-        "laid": _laid,
-        "secret": _secret,
-        "service": _service,
-        "stream": _stream,
-        "variable": _variable,
-    }
-
-
-def _wait_s(request: protocol.Request) -> float:
-    """So long a request may be held back for its answer."""
-    wait_s = request.args.get("wait_s")
-    return float(wait_s) if isinstance(wait_s, int | float) else 0.0
+        self.send(await self._requests.answered(request))

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import Usage
+from .answers import Answer
 from .filesystem import refuse_network
 from .guard import Connection
 from .lock import LOCK_NAME, HomeLock
@@ -81,11 +83,15 @@ class Database:
         Raises what the operation raises, with nothing of it kept; `StoreFailed` when it could not be
         committed; `StoreClosed` after `close`. An operation may be run more than once.
         """
-        return await self._writer.submit(operation)
+        return await self.submit(operation)
 
-    def submit(self, operation: Callable[[Connection], T]) -> asyncio.Future[T]:
+    def submit(self, operation: Callable[[Connection], T]) -> Answer[T]:
         """As `write`, and in the queue when this returns: what is submitted later comes after it."""
         return self._writer.submit(operation)
+
+    def answer_within(self, context: AbstractContextManager[Any]) -> None:
+        """Enter ``context`` whenever those whose operations share a commit are answered."""
+        self._writer.answering = context
 
     async def read(self, operation: Callable[[Connection], T]) -> T:
         """What ``operation`` reads."""

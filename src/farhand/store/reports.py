@@ -19,6 +19,7 @@ from farhand_worker.protocol import ProtocolViolation
 
 from ..errors import StaleLease
 from ..lifecycle import SENT_AHEAD, Ending
+from .answers import Answer
 from .changes import Changes, Effects, Recorded
 from .claims import Claim, settle_claims
 from .completions import Completions
@@ -48,7 +49,7 @@ class Reports:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def record(
+    def record(
         self,
         job_id: str,
         lease: int,
@@ -58,36 +59,40 @@ class Reports:
         now: float,
         worker: str | None = None,
         claims: Sequence[Claim] = (),
-    ) -> Recorded:
+    ) -> Answer[Recorded]:
         """Record one batch, as `record_all` does."""
-        report = Report(job_id, lease, source, first, events)
-        return await self.record_all([report], now, worker, claims)
+        return self.record_all([Report(job_id, lease, source, first, events)], now, worker, claims)
 
-    async def record_all(
+    def record_all(
         self,
         reports: Sequence[Report],
         now: float,
         worker: str | None = None,
         claims: Sequence[Claim] = (),
-    ) -> Recorded:
+    ) -> Answer[Recorded]:
         """Record batches in their order, from ``worker`` where one is named, all of them or none.
 
-        ``claims`` are leases to make of what they let go.
+        ``claims`` are leases to make of what they let go. The writer has it all when this returns.
 
-        Raises `StaleLease` when one holds anything new and its ``lease`` is not the job's current one, or is
-        another worker's; `ProtocolViolation` when events are missing before it, or it is not what a peer may
-        send.
+        Raises, when it is awaited, `StaleLease` when one holds anything new and its ``lease`` is not the
+        job's current one, or is another worker's; `ProtocolViolation` when events are missing before it, or
+        it is not what a peer may send.
         """
-        with _theirs():
+
+        def record(reports: Sequence[Report]) -> Answer[Recorded]:
+            return self._database.submit(
+                lambda connection: _record_all(connection, reports, now, worker, claims)
+            )
+
+        def or_cleaned(answer: Answer[Recorded]) -> Recorded | Answer[Recorded]:
             try:
-                return await self._database.write(
-                    lambda connection: _record_all(connection, reports, now, worker, claims)
-                )
+                return answer.result()
             except UnicodeEncodeError:  # half a surrogate pair, which is text in Python and nowhere else
-                cleaned = [report._replace(events=list(map(storable, report.events))) for report in reports]
-                return await self._database.write(
-                    lambda connection: _record_all(connection, cleaned, now, worker, claims)
+                return record(
+                    [report._replace(events=list(map(storable, report.events))) for report in reports]
                 )
+
+        return record(reports).then(or_cleaned)
 
     async def mark_overlap(self, worker: str, leases: list[int]) -> None:
         """These attempts of a worker ran on while no server was heard: others may have overlapped."""
@@ -143,6 +148,16 @@ _RUN_AT = 1 + len(_COLUMNS)
 _KIND_AT, _DEPTH_AT, _LEASE_AT = map(_COLUMNS.index, ("kind", "depth", "lease"))
 
 
+@contextmanager
+def _theirs() -> Any:
+    """Values of a type that no column takes are the peer's fault."""
+    try:
+        yield
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise ProtocolViolation(f"not an event of this protocol: {error}") from error
+
+
+@_theirs()
 def _record_all(
     connection: Connection,
     reports: Sequence[Report],
@@ -243,12 +258,3 @@ def _record(
     new = events[recorded + 1 - first :]
     apply_events(connection, effects, placements, job, row[_RUN_AT:], new, now)
     return last
-
-
-@contextmanager
-def _theirs() -> Any:
-    """Values of a type that no column takes are the peer's fault."""
-    try:
-        yield
-    except (msgspec.ValidationError, OverflowError) as error:
-        raise ProtocolViolation(f"not an event of this protocol: {error}") from error

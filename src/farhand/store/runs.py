@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import IllegalTransition
 from ..lifecycle import JOB, RUN, RUN_INITIAL, advance, is_terminal
 from ..model import Attempt, AuditEntry, Job, Page, Run
+from .answers import Answer
 from .audit import add_entry
 from .changes import Changes, Effects, Leased
 from .claims import Claim
@@ -59,7 +60,7 @@ class Runs:
 
     def create(
         self, run: Run, job: Job, seed: Seed | None = None, entry: AuditEntry | None = None
-    ) -> Awaitable[tuple[Run, Job, bool]]:
+    ) -> Answer[tuple[Run, Job, bool]]:
         """Store a new run and its job, with the outcomes that ``seed`` takes over from an earlier run.
 
         ``entry`` tells the audit log of it. With an idempotency key that the flow has seen before, nothing
@@ -79,7 +80,7 @@ class Runs:
 
     def start(
         self, run: Run, job: Job, claim: Claim, entry: AuditEntry | None = None
-    ) -> Awaitable[Leased | None]:
+    ) -> Answer[Leased | None]:
         """As `create`, for a run without an idempotency key whose job was promised a worker.
 
         With the lease on it, where the store agrees to the claim; else the job is queued, and None.

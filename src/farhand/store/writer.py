@@ -23,10 +23,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, TypeVar
 
 from ..errors import StoreClosed, StoreFailed
+from .answers import Answer
 from .guard import Connection
 from .session import Session
 from .sqlite import failed
@@ -34,17 +35,17 @@ from .sqlite import failed
 BATCH_S_MAX = 0.020
 """A batch takes no further operation once it is this old."""
 
-Operation = Callable[[Connection], Any]
+T = TypeVar("T")
 
 
 class _Waiting:
-    """An operation, its caller's future, and how it went."""
+    """An operation, what its caller waits for, and how it went."""
 
-    __slots__ = ("error", "future", "operation", "value")
+    __slots__ = ("answer", "error", "operation", "value")
 
-    def __init__(self, operation: Operation, future: asyncio.Future[Any]) -> None:
+    def __init__(self, operation: Callable[[Connection], Any]) -> None:
         self.operation = operation
-        self.future = future
+        self.answer = Answer[Any]()
         self.value: Any = None
         self.error: Exception | None = None
 
@@ -59,6 +60,8 @@ class Writer:
     def __init__(self, session: Session, on_death: Callable[[BaseException], None] | None = None) -> None:
         self.commits = 0
         self.operations = 0
+        self.answering: AbstractContextManager[Any] = nullcontext()
+        """Entered while those of one commit are answered."""
         self._session = session
         self._on_death = on_death
         self._loop = asyncio.get_running_loop()
@@ -70,14 +73,15 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="farhand-store-writer", daemon=True)
         self._thread.start()
 
-    def submit(self, operation: Operation) -> asyncio.Future[Any]:
-        """Queue an operation; the future is answered once its commit is on disk."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+    def submit(self, operation: Callable[[Connection], T]) -> Answer[T]:
+        """Queue an operation; the answer comes once its commit is on disk."""
+        waiting = _Waiting(operation)
         with self._lock:
-            if self._refusal is not None:
-                raise self._refusal()
-            self._queue.put(_Waiting(operation, future))
-        return future
+            if self._refusal is None:
+                self._queue.put(waiting)
+            else:
+                waiting.answer.fail(self._refusal())
+        return waiting.answer
 
     async def close(self) -> None:
         """Commit what waits, then end the thread. May be called more than once."""
@@ -119,7 +123,7 @@ class Writer:
             self.commits += 1
         except (*session.errors, _TransactionEnded) as error:
             self._retry(batch, error)
-        self._call(_answer, batch)
+        self._call(self._answer, batch)
         self._batch = []
         return not closing
 
@@ -190,7 +194,7 @@ class Writer:
                 waiting.append(left)
         for one in waiting:
             one.error = failure()
-        self._call(_answer, waiting)
+        self._call(self._answer, waiting)
         if self._on_death is not None:
             self._call(self._on_death, cause)
 
@@ -203,12 +207,10 @@ class Writer:
         if not self._ended.done():
             self._ended.set_result(None)
 
-
-def _answer(batch: list[_Waiting]) -> None:
-    for waiting in batch:
-        if waiting.future.done():  # its caller was cancelled meanwhile
-            continue
-        if waiting.error is not None:
-            waiting.future.set_exception(waiting.error)
-        else:
-            waiting.future.set_result(waiting.value)
+    def _answer(self, batch: list[_Waiting]) -> None:
+        with self.answering:
+            for waiting in batch:
+                if waiting.error is not None:
+                    waiting.answer.fail(waiting.error)
+                else:
+                    waiting.answer.succeed(waiting.value)

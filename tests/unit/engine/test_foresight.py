@@ -9,6 +9,7 @@ import pytest
 from farhand.engine import handover as handover_module
 from farhand.errors import StaleLease, StoreFailed
 from farhand.model import Job
+from farhand.store.answers import Answer
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_hello
 from tests.unit.engine.world import World
@@ -103,16 +104,16 @@ async def test_what_was_promised_ahead_is_taken_back_with_the_report(world: Worl
 
 async def test_a_worker_that_leaves_meanwhile_gives_its_call_back(world: World) -> None:
     parent, link = await a_parent_and_a_worker(world)
-    write = world.store.database.write
+    submit = world.store.database.submit
 
-    async def parting(operation: Any) -> Any:
-        value = await write(operation)
-        world.fleet.member("box").link = None
-        return value
+    def parting(operation: Any) -> Answer[Any]:
+        answer = submit(operation)
+        answer.follow(lambda _: setattr(world.fleet.member("box"), "link", None))
+        return answer
 
-    world.store.database.write = parting  # type: ignore[method-assign]
+    world.store.database.submit = parting  # type: ignore[method-assign]
     await world.report(parent, a_call("a"), first=2)
-    world.store.database.write = write  # type: ignore[method-assign]
+    world.store.database.submit = submit  # type: ignore[method-assign]
     await world.dispatcher.settle()
     assert assigned(link) == []
     assert len(world.queue) == 1

@@ -45,7 +45,7 @@ async def answer(world: World, link: FakeLink, *events: Any, environment: str = 
     lines = [[event.kind, msgspec.to_builtins(event)] for event in (started, *events)]
     sender = next((member.name for member in world.fleet if member.link is link), "box")
     event = protocol.Event(check.job, check.lease, "engine", 1, lines)
-    seq = await world.reports.record(event, sender)
+    (seq,) = await world.reports.record_all([event], sender)
     assert seq == 1 + len(events)
     await world.hand_over()
 

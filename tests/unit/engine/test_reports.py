@@ -57,10 +57,10 @@ async def test_a_report_under_another_workers_lease_is_refused(world: World) -> 
         job.id, job.lease or 0, "engine", 1, [["result", {"state": "completed", "at": 3.0}]]
     )
     with pytest.raises(StaleLease):
-        await world.reports.record(forged, "another")
+        await world.reports.record_all([forged], "another")
     assert not await world.reports.is_current(job.id, job.lease or 0, "another")
     assert (await world.run_of(job)).state == "starting"
-    assert await world.reports.record(forged, "box") == 1
+    assert await world.reports.record_all([forged], "box") == (1,)
 
 
 async def test_a_report_under_an_old_lease_is_refused(world: World) -> None:
@@ -90,7 +90,7 @@ async def test_a_report_under_an_old_lease_is_refused(world: World) -> None:
 async def test_what_is_no_event_is_the_peers_fault(world: World, entry: list[Any]) -> None:
     _, _, job = await world.worker_with_job()
     with pytest.raises(protocol.ProtocolViolation, match="not an event"):
-        await world.reports.record(protocol.Event(job.id, job.lease or 0, "engine", 1, [entry]), "box")
+        await world.reports.record_all([protocol.Event(job.id, job.lease or 0, "engine", 1, [entry])], "box")
 
 
 async def test_a_gap_is_the_peers_fault(world: World) -> None:

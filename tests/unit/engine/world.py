@@ -31,6 +31,7 @@ from farhand.engine.worker_events import WorkerEvents
 from farhand.model import Job, Run
 from farhand.sdk.ids import new_id
 from farhand.store import Store
+from farhand.store.answers import Answer, failed
 from farhand_worker import protocol
 from tests.harness.stores import opened
 from tests.unit.engine.records import FLOW, FakeLink, a_hello, a_job, a_run
@@ -70,6 +71,7 @@ class World:
         self.hosting = Hosting(store, self.fleet, self.queue, self.consequences, self.bus)
         self.streams = Streams(store, self.bus, self.fleet, self.wakeup)
         self.blocked: asyncio.Event | None = None
+        self._waiting: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------ runs and jobs
 
@@ -91,7 +93,7 @@ class World:
         """What the job's engine says."""
         lines = [[event.kind, msgspec.to_builtins(event)] for event in events]
         event = protocol.Event(job.id, job.lease or 0, source, first, lines)
-        return await self.reports.record(event, job.worker or "box")
+        return (await self.reports.record_all([event], job.worker or "box"))[0]
 
     async def started(self, job: Job) -> Job:
         """The job after its user code began."""
@@ -148,27 +150,33 @@ class World:
 
     def block_writes(self) -> asyncio.Event:
         """From now on every write waits for the event that is returned."""
-        write, go_on = self.store.database.write, asyncio.Event()
+        submit, go_on = self.store.database.submit, asyncio.Event()
 
-        async def waiting(operation: Any) -> Any:
-            await go_on.wait()
-            return await write(operation)
+        def waiting(operation: Any) -> Answer[Any]:
+            answer = Answer[Any]()
 
-        self.store.database.write = waiting  # type: ignore[method-assign]
+            async def later() -> None:
+                await go_on.wait()
+                answer.become(submit(operation))
+
+            self._waiting.append(asyncio.create_task(later()))
+            return answer
+
+        self.store.database.submit = waiting  # type: ignore[method-assign]
         return go_on
 
     def fail_writes(self, error: Exception, times: int = 1) -> list[int]:
         """The next writes fail with ``error``; the list grows by one entry for each."""
-        write, failed = self.store.database.write, list[int]()
+        submit, failures = self.store.database.submit, list[int]()
 
-        async def failing(operation: Any) -> Any:
-            if len(failed) < times:
-                failed.append(len(failed))
-                raise error
-            return await write(operation)
+        def failing(operation: Any) -> Answer[Any]:
+            if len(failures) < times:
+                failures.append(len(failures))
+                return failed(error)
+            return submit(operation)
 
-        self.store.database.write = failing  # type: ignore[method-assign]
-        return failed
+        self.store.database.submit = failing  # type: ignore[method-assign]
+        return failures
 
 
 @asynccontextmanager

@@ -23,7 +23,9 @@ async def world(store: Store) -> World:
     return World(store)
 
 
-@pytest.fixture
-async def gateway(world: World, tmp_path: Path) -> AsyncIterator[Gateway]:
+@pytest.fixture(params=[True, False], ids=["direct", "received"])
+async def gateway(world: World, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Gateway]:
+    """Whose websockets are read and written directly, or by ASGI alone."""
     async with a_gateway(world, tmp_path) as gateway:
+        gateway.direct = request.param
         yield gateway

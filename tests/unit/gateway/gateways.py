@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,7 @@ from farhand.engine.needs import Needs
 from farhand.engine.secrets import Secrets
 from farhand.engine.tunnels import Tunnels
 from farhand.engine.variables import Variables
+from farhand.gateway.outgoing import Outbox
 from farhand.gateway.socket import Socket
 from farhand.model import Job
 from farhand_worker import protocol
@@ -31,9 +32,17 @@ VIOLATION, TRY_AGAIN, ORDERLY = 1002, 1013, 1000
 
 
 class FakeWebSocket:
-    """The other end of a websocket, in memory. Every call gives way to others, as a real one may."""
+    """The other end of a websocket, in memory. Every call gives way to others, as a real one may.
 
-    def __init__(self) -> None:
+    It is read and written directly as well, where that is asked for; what the session does not take so is
+    received. ``ready``: whether it takes what is written.
+    """
+
+    def __init__(self, direct: bool = True) -> None:
+        self.direct = direct
+        self.ready = True
+        self.frames: list[str] = []
+        self._take: Callable[[str], bool] = lambda _: False
         self.client = SimpleNamespace(host="10.0.0.1")
         self.incoming: asyncio.Queue[str | None] = asyncio.Queue()
         self.outgoing: asyncio.Queue[Any] = asyncio.Queue()
@@ -47,7 +56,15 @@ class FakeWebSocket:
 
     async def send_text(self, text: str) -> None:
         await asyncio.sleep(0)
-        self.outgoing.put_nowait(protocol.decode(text))
+        self.write(text)
+
+    def write(self, text: str) -> None:
+        self.frames.append(text)
+        for message in protocol.each_of(protocol.decode(text)):
+            self.outgoing.put_nowait(message)
+
+    def take_by(self, take: Callable[[str], bool]) -> None:
+        self._take = take
 
     async def close(self, code: int, reason: str) -> None:
         await asyncio.sleep(0)
@@ -60,7 +77,8 @@ class FakeWebSocket:
         """Frames from the agent."""
         for message in messages:
             text = message if isinstance(message, str) else protocol.encode(message)
-            self.incoming.put_nowait(text)
+            if not (self.incoming.empty() and self._take(text)):
+                self.incoming.put_nowait(text)
 
     def drop(self) -> None:
         """The connection breaks."""
@@ -89,6 +107,9 @@ class Gateway:
         self.secrets = Secrets(world.store, Path(), masker, self.audit, {"FARHAND_SEALING_KEY": KEY})
         self.variables = Variables(world.store)
         self.tunnels = Tunnels()
+        self.outbox = Outbox()
+        self.direct = True
+        world.store.database.answer_within(self.outbox)
         self.needs = Needs(
             world.store,
             self.secrets,
@@ -101,7 +122,7 @@ class Gateway:
 
     def dial(self, name: str = "box", labels: tuple[str, ...] = ()) -> FakeWebSocket:
         """A worker connects."""
-        websocket = FakeWebSocket()
+        websocket = FakeWebSocket(self.direct)
         socket = Socket(
             websocket,  # type: ignore[arg-type]
             Credential(name, labels, "jti"),
@@ -111,6 +132,8 @@ class Gateway:
             self.tunnels,
             self._welcome,
             TIMES,
+            self.outbox,
+            websocket if self.direct else None,
         )
         self.serving.append(asyncio.create_task(socket.serve()))
         return websocket

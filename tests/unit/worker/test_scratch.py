@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,3 +68,45 @@ def test_what_comes_into_one_while_it_waits_goes_with_it(scratch: Scratch) -> No
 def test_no_more_are_kept_than_are_of_use(scratch: Scratch) -> None:
     taken = [scratch.take() for _ in range(KEPT_MAX + 1)]
     assert [scratch.keep(path) for path in taken] == [True] * KEPT_MAX + [False]
+
+
+def _aged(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a directory had been made long ago."""
+    monkeypatch.setattr(time, "time", lambda: path.stat().st_ctime + 60)
+
+
+def test_one_that_has_not_changed_since_it_was_seen_to_be_empty_is_not_listed_again(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[Path] = []
+    usual = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or usual(path))
+    path = scratch.take()
+    assert scratch.keep(path)
+    assert scratch.take() == path
+    assert len(listed) == 2  # its times do not tell yet
+    _aged(path, monkeypatch)
+    for _ in range(3):
+        assert scratch.keep(path)
+        assert scratch.take() == path
+    assert len(listed) == 3
+
+
+def _with_a_hidden_file_and_its_time_set_back(path: Path) -> None:
+    status = path.stat()
+    (path / ".hidden").touch()
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "change", [_with_a_file, _closed, _gone, _another, _a_link, _with_a_hidden_file_and_its_time_set_back]
+)
+def test_one_that_is_known_to_have_been_empty_and_was_changed_is_not_kept(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    path = scratch.take()
+    _aged(path, monkeypatch)
+    assert scratch.keep(path)
+    assert scratch.take() == path
+    change(path)
+    assert not scratch.keep(path)

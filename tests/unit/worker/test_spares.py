@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
-from farhand_worker.spares import FILL_AFTER_S, KEPT, Spares
+from farhand_worker.spares import KEPT, Spares
 from farhand_worker.spool import SpoolReader
 
 pytestmark = pytest.mark.anyio
@@ -16,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 async def test_one_that_is_ready_gets_its_name_and_is_open(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares")
-    spares._fill()
+    spares.fill()
     assert len(os.listdir(tmp_path / "spares")) == KEPT
     fd = spares.take(tmp_path / "job-1.engine")
     assert fd is not None
@@ -31,7 +30,7 @@ async def test_a_spool_is_made_where_none_is_ready_or_it_has_gone(tmp_path: Path
     spares = Spares(tmp_path / "spares")
     first, second = SpoolReader(tmp_path / "a"), SpoolReader(tmp_path / "b")
     first.create(spares)
-    spares._fill()
+    spares.fill()
     for path in (tmp_path / "spares").iterdir():
         path.unlink()
     second.create(spares)
@@ -42,36 +41,24 @@ async def test_a_spool_is_made_where_none_is_ready_or_it_has_gone(tmp_path: Path
     spares.close()
 
 
-async def test_they_are_made_when_nothing_is_taken_for_a_moment(tmp_path: Path) -> None:
+async def test_what_was_taken_is_made_again_and_no_more_than_are_kept(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares")
     assert spares.take(tmp_path / "a") is None
     assert not (tmp_path / "spares").exists()
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + 10
-    while (fd := spares.take(tmp_path / "a")) is None:
-        assert loop.time() < deadline
-        await asyncio.sleep(2 * FILL_AFTER_S)
-    os.close(fd)
-    spares.close()
-
-
-async def test_one_that_was_used_is_replaced_and_no_more_than_are_kept(tmp_path: Path) -> None:
-    spares = Spares(tmp_path / "spares")
-    for _ in range(KEPT + 2):
-        spares.replace()
-    assert len(os.listdir(tmp_path / "spares")) == KEPT
+    spares.fill()
     fd = spares.take(tmp_path / "a")
     assert fd is not None
     os.close(fd)
-    spares.replace()
-    assert len(os.listdir(tmp_path / "spares")) == KEPT
+    assert len(os.listdir(tmp_path / "spares")) == KEPT - 1
+    for _ in range(2):
+        spares.fill()
+        assert len(os.listdir(tmp_path / "spares")) == KEPT
     spares.close()
 
 
 async def test_a_disk_that_takes_none_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "spares").touch()
     spares = Spares(tmp_path / "spares")
-    spares._fill()
-    spares.replace()
+    spares.fill()
     assert spares.take(tmp_path / "a") is None
     spares.close()

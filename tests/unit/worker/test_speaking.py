@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 
-from farhand_worker.speaking import Stamped
+from farhand_worker.speaking import Noted, Stamped
 
 
 @pytest.mark.parametrize("created", [0.0, 1.5, 1.999, 2.0, 1_700_000_000.25])
@@ -17,3 +18,33 @@ def test_a_line_has_time_and_level_as_the_library_would_write_them(created: floa
     usual = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     for _ in range(2):
         assert stamped.format(record) == usual.format(record)
+
+
+def test_a_line_that_was_noted_is_said_with_its_time_and_before_what_came_after_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("farhand.test.noted")
+    caplog.set_level(logging.INFO, log.name)
+    noted = Noted(log)
+    before = time.time()
+    noted.info("run %s", "a")
+    after = time.time()
+    assert caplog.messages == []
+    log.warning("cancel a")
+    noted.info("run %s", "b")
+    noted.close()
+    log.info("the end")
+    assert caplog.messages == ["run a", "cancel a", "run b", "the end"]
+    assert before <= caplog.records[0].created <= after
+    assert 0 <= caplog.records[0].msecs < 1000
+
+
+def test_what_is_noted_for_a_log_that_says_only_warnings_is_not_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = logging.getLogger("farhand.test.quiet")
+    log.setLevel(logging.WARNING)
+    noted = Noted(log)
+    noted.info("run a")
+    noted.close()
+    assert caplog.messages == []

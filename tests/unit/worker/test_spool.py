@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farhand_worker.protocol import FRAME_BYTES_MAX, Log, as_dict
-from farhand_worker.spool import UPLOADS_AHEAD, WINDOW, Batch, SpoolReader, SpoolWriter
+from farhand_worker.spool import UPLOADS_AHEAD, WINDOW, Batch, SpoolReader, SpoolWriter, end_of
 
 NOTHING: frozenset[str] = frozenset()
 
@@ -70,7 +71,7 @@ def test_a_final_event_goes_out_last_and_only_when_told(tmp_path: Path) -> None:
     assert _take(reader) == [final]
     reader.rewind(0)
     assert _take(reader) == [_line("a"), final]
-    assert reader.final() == (len(_line("a")) + 1, json.loads(final))
+    assert reader.final() == (len(_line("a")) + 1, final.encode())
 
 
 def test_an_event_waits_for_the_blobs_it_names_and_says_which(tmp_path: Path) -> None:
@@ -147,3 +148,62 @@ def test_the_writer_goes_on_after_a_torn_line(tmp_path: Path) -> None:
 
 def test_when_user_code_began_is_read_from_the_spool(tmp_path: Path) -> None:
     assert _spool(tmp_path / "s", '["started",{"at":12.5,"pid":1,"python":"3"}]').started_at() == 12.5
+
+
+def _reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is asked of the system from now on."""
+    asked: list[str] = []
+    for name in ("pread", "fstat"):
+        usual = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *given, name=name, usual=usual: asked.append(name) or usual(*given)
+        )
+    return asked
+
+
+def test_a_spool_that_ends_is_read_once_to_be_sealed_and_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = '["result",{"state":"completed","at":1}]'
+    reader = _spool(tmp_path / "s", _line("a"), result)
+    asked = _reads(monkeypatch)
+    assert reader.final() == (len(_line("a")) + 1, result.encode())
+    assert _take(reader) == [_line("a"), result]
+    assert reader.drained
+    assert asked == ["pread"]
+
+
+def test_a_torn_line_that_was_seen_is_read_again(tmp_path: Path) -> None:
+    reader = _spool(tmp_path / "s", torn='["log",{"at":1,"te')
+    assert reader.look() == 18
+    assert _take(reader) == []
+    (tmp_path / "s").write_text('["log",{},["a"]]]\n')
+    assert reader.look() == 18
+    assert reader._lines(0, 100)[0] == [b'["log",{},["a"]]]']
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 2000])
+def test_a_look_says_how_far_the_file_goes_however_much_is_new(tmp_path: Path, count: int) -> None:
+    reader = _spool(tmp_path / "s", _line("first"))
+    _take(reader)
+    with (tmp_path / "s").open("a") as file:
+        file.writelines(_line(str(number)) + "\n" for number in range(count))
+    assert reader.look() == (tmp_path / "s").stat().st_size
+    sent: list[str] = []
+    while lines := _take(reader):
+        sent += lines
+        reader.acknowledge(len(sent) + 1)
+    assert sent == [_line(str(number)) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ('["result",{"state":"completed","at":1,"value":{}}]', ("completed", "")),
+        ('["result",{"state":"failed","at":1,"message":"no"}]', ("failed", "no")),
+        ('["result",{"at":1,"state":"completed"}]', ("completed", "")),
+        ('["exit",{"at":1,"reason":"crashed","message":"signal 9"}]', ("crashed", "signal 9")),
+    ],
+)
+def test_a_final_line_says_how_it_ended(line: str, end: tuple[str, str]) -> None:
+    assert end_of(line.encode()) == end

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, Union
 
+from .afterwards import Afterwards
 from .cache import Cache
 from .channel import Channel
 from .checkout import Checkout
@@ -41,6 +41,7 @@ from .reports import Reports, leftovers
 from .scratch import Scratch
 from .session import Session
 from .spares import Spares
+from .speaking import Noted
 from .state import StateDirectory
 from .surroundings import Surroundings
 from .tally import Tallies
@@ -90,8 +91,10 @@ class Holdings:
         self.shared_paths: Optional[List[str]] = None
         self.allocated = False
         self.surroundings: Optional[Surroundings] = None
+        self.afterwards = Afterwards()
+        self._noted = Noted(_log)
         self._settled = settled
-        self._background = background
+        self.background = background
         self._attempts: Dict[JobKey, HeldJob] = {}
         self._latest: Dict[str, HeldJob] = {}
         self._outbox: Dict[JobKey, Reports] = {}
@@ -204,6 +207,8 @@ class Holdings:
 
     def close(self) -> None:
         """Leave the rest for the next agent."""
+        self.afterwards.close()
+        self._noted.close()
         self._spares.close()
         for reports in self._outbox.values():
             reports.close()
@@ -247,11 +252,9 @@ class Holdings:
     def attempt_over(self, attempt: HeldJob) -> None:
         """The attempt has no engine any more; its reports are held until they are recorded."""
         if attempt.assign.kind not in (IMPORT, SERVICE) and attempt.reports.end[0] != RETURNED:
-            self.tallies.ended(attempt.assign.flow, *attempt.reports.end, wall_now())
+            self.afterwards.do(self.tallies.ended, attempt.assign.flow, *attempt.reports.end, wall_now())
         self._let_go_if_settled((attempt.assign.job, attempt.assign.lease))
         self._settled()
-        if not self.lines.busy:
-            asyncio.get_running_loop().call_soon(self._spares.replace)
 
     def _lost(self, key: JobKey, reports: Reports) -> None:
         _log.error("job %s: a value it had saved is no longer on this disk", key[0])
@@ -288,13 +291,11 @@ class Holdings:
             self.speaks(attempt)
         else:
             self.turns.wait(key)
-            attempt.line_up()
         self._confirmations.expect(key, self.times.handoff_s)
-        self._background(attempt.run(older))
-        # Said once it has gone on: writing it takes as long as all that an engine needs to be told.
-        asyncio.get_running_loop().call_soon(
-            _log.info, "run %s (%s, lease %d)", message.job, message.flow, message.lease
-        )
+        attempt.start(older)
+        self._noted.info("run %s (%s, lease %d)", message.job, message.flow, message.lease)
+        self.afterwards.do(self._noted.say)
+        self.afterwards.do(self._spares.fill)
 
     def _recall(self, message: Recall) -> None:
         attempt = self._attempts.get((message.job, message.lease))
@@ -353,7 +354,8 @@ class Holdings:
         reports = self._outbox.get(key)
         attempt = self._attempts.get(key)
         if reports is not None and reports.settled and (attempt is None or attempt.over.is_set()):
-            reports.delete()
+            reports.gone = True
+            self.afterwards.do(reports.delete)
             self._let_go(key)
 
     def _fence(self, key: JobKey, why: str) -> None:
@@ -374,10 +376,10 @@ class Holdings:
         self.turns.leave(key)
         attempt = self._attempts.get(key)
         if attempt is not None and not attempt.over.is_set():
-            self._background(self._forget_when_over(key, attempt))
+            self.background(self._forget_when_over(key, attempt))
         else:
             self._forget(key)
-            self._leavings.remove(reports.outgoing)
+            self.afterwards.do(self._leavings.remove, reports.outgoing)
         self._settled()
 
     async def _forget_when_over(self, key: JobKey, attempt: HeldJob) -> None:

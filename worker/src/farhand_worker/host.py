@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Protocol
+from typing import Any, Callable, Coroutine, Dict, List, Optional, Protocol
 
 from .cache import Cache
 from .channel import Channel
@@ -32,6 +32,7 @@ class Host(Protocol):
     surroundings: Optional[Surroundings]
     shared_paths: Optional[List[str]]
     allocated: bool
+    background: Callable[[Coroutine[Any, Any, None]], None]
 
     def send(self, message: Any) -> None:
         """Send a control message, if there is a session."""

@@ -94,8 +94,11 @@ class Hosted:
 
     # ------------------------------------------------------------ the life of it
 
-    async def run(self, predecessors: Sequence[Any]) -> None:
-        """Everything from the hand-off to the seal; never raises."""
+    def start(self, predecessors: Sequence[Any]) -> None:
+        """Everything from the hand-off to the seal, once those that it replaces are over."""
+        self._host.background(self._run(predecessors))
+
+    async def _run(self, predecessors: Sequence[Any]) -> None:
         for older in predecessors:
             await older.over.wait()
         end, trouble = None, ""

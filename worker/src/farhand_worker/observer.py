@@ -53,6 +53,7 @@ class Observer:
     def look(self) -> Status:
         """The state now."""
         attendance, holdings = self._attendance, self._holdings
+        holdings.afterwards.catch_up()
         return Status(
             at=wall_now(),
             name=attendance.name,

@@ -22,6 +22,11 @@ class NotStarted(NotFetched):
         self.end = end
 
 
+def why_not(error: Exception) -> str:
+    """Why an attempt cannot begin, after a `NotFetched` or an OSError."""
+    return f"this worker cannot prepare it: {error}" if isinstance(error, OSError) else str(error)
+
+
 async def code_tree(host: Host, assign: Assign, claim: Claim) -> Path:
     """The tree that a job runs from: of the bundle, or of the checkout where there is one."""
     fingerprint = assign.fingerprint
@@ -131,8 +136,11 @@ class Preparation:
         if self._host.cwd is None:
             self.scratch = self._host.scratch.take()
 
-    async def clear(self, in_order: bool) -> None:
-        """Give the directory back; what a job left there may be large, and heartbeats do not wait for it."""
-        scratch, path = self._host.scratch, self.scratch
-        if path is not None and not (in_order and scratch.keep(path)):
-            await asyncio.get_running_loop().run_in_executor(None, scratch.remove, path)
+    def clear(self, in_order: bool) -> bool:
+        """Give the directory back; false where it has to be removed, by `clear_at_last`."""
+        return self.scratch is None or (in_order and self._host.scratch.keep(self.scratch))
+
+    async def clear_at_last(self) -> None:
+        """Remove the directory: what a job left there may be large, and heartbeats do not wait for it."""
+        if self.scratch is not None:
+            await asyncio.get_running_loop().run_in_executor(None, self._host.scratch.remove, self.scratch)

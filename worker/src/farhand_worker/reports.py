@@ -12,7 +12,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 from .clock import wall_now
 from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, URGENT, Exit, Held, Log, Started, as_dict
 from .spares import Spares
-from .spool import Batch, SpoolReader, SpoolWriter
+from .spool import Batch, SpoolReader, SpoolWriter, end_of
 
 WRITE_AGAIN_S = 1.0
 """So long after a disk had no room for what must be written it is tried again."""
@@ -51,7 +51,7 @@ class Reports:
         self.outgoing = f"{outgoing}/{job}-{lease}"
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._dropped = 0
         self._started_at: Optional[float] = None
         self.uploaded: Set[str] = set()
@@ -76,7 +76,7 @@ class Reports:
             return
         at = wall_now()
         reader = self._sources[AGENT]
-        if reader.size - reader.acked_offset > self._bytes_max:
+        if reader.size - reader.acked_offset > self.bytes_max:
             self._dropped += len(lines)
             return
         events = [(Log.kind, as_dict(Log(at, line, stream, level))) for line in lines]
@@ -125,9 +125,10 @@ class Reports:
     def seal_result(self, keep_result: bool = True) -> bool:
         """The same if the engine has left a result that counts; says whether. Writes nothing."""
         final = None if self.gone else self._sources[ENGINE].final()
-        if final is None or not (keep_result or final[1][1].get("state") == "completed"):
+        end = None if final is None else end_of(final[1])
+        if end is None or not (keep_result or end[0] == "completed"):
             return False
-        self.end = str(final[1][1].get("state")), str(final[1][1].get("message") or "")
+        self.end = end
         self.sealed = True
         return True
 
@@ -149,6 +150,15 @@ class Reports:
     def grow(self) -> int:
         """Look how much the engine has written; its size in bytes."""
         return self._sources[ENGINE].grow()
+
+    def look(self) -> int:
+        """The same, and read what is to be sent."""
+        return self._sources[ENGINE].look()
+
+    @property
+    def seen_bytes(self) -> int:
+        """The same as it was at the last look."""
+        return self._sources[ENGINE].size
 
     @property
     def behind(self) -> bool:

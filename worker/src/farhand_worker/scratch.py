@@ -8,13 +8,24 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, NamedTuple, Tuple
 
 KEPT_MAX = 8
 """Empty directories that are kept; every other is removed."""
 
+_SURE_S = 3.0
+"""Longer than the least difference that any file system makes between two times of change."""
+
 _Stamp = Tuple[int, int, int, int]
+
+
+class _Made(NamedTuple):
+    """A directory as it was made; and its times of change when it was seen to be empty, if they tell."""
+
+    stamp: _Stamp
+    empty: Tuple[int, int] = (0, 0)
 
 
 class Scratch:
@@ -24,7 +35,7 @@ class Scratch:
         self.root = root
         self._count = 0
         self._free: List[Path] = []
-        self._stamps: Dict[Path, _Stamp] = {}
+        self._made: Dict[Path, _Made] = {}
 
     def take(self) -> Path:
         """An empty directory. Raises OSError."""
@@ -36,7 +47,7 @@ class Scratch:
         self._count += 1
         path = self.root / str(self._count)
         path.mkdir()
-        self._stamps[path] = _stamp(path)
+        self._made[path] = _Made(_stamp(os.lstat(path)))
         return path
 
     def keep(self, path: Path) -> bool:
@@ -48,17 +59,30 @@ class Scratch:
 
     def remove(self, path: Path) -> None:
         """Remove a directory with all that is in it, which may take long."""
-        self._stamps.pop(path, None)
+        self._made.pop(path, None)
         shutil.rmtree(path, ignore_errors=True)
 
     def _is_as_made(self, path: Path) -> bool:
+        made = self._made.get(path)
         try:
-            return _stamp(path) == self._stamps.get(path) and not os.listdir(path)
+            status = os.lstat(path)
+            return made is not None and _stamp(status) == made.stamp and self._is_empty(path, made, status)
         except OSError:
             return False
 
+    def _is_empty(self, path: Path, made: _Made, status: os.stat_result) -> bool:
+        """Whatever comes into a directory, or goes, changes its times: with those it had when it was empty it
+        is. They tell once they are old: two changes within one tick of a clock leave the same time."""
+        changed = (status.st_mtime_ns, status.st_ctime_ns)
+        if changed == made.empty:
+            return True
+        if os.listdir(path):
+            return False
+        if max(changed) / 1e9 < time.time() - _SURE_S:
+            self._made[path] = _Made(made.stamp, changed)
+        return True
 
-def _stamp(path: Path) -> _Stamp:
+
+def _stamp(status: os.stat_result) -> _Stamp:
     """What of a directory a job could change, besides what is in it."""
-    status = os.lstat(path)
     return status.st_ino, status.st_mode, status.st_uid, status.st_gid

@@ -12,26 +12,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import List, Optional, Tuple, Union
 
-from .moments import Moment
-
-KEPT = 4
-"""So many are there, once nothing was taken for a moment."""
-
-FILL_AFTER_S = 0.05
+KEPT = 16
+"""So many are there after a `fill`: enough for short jobs that come one after another until the next."""
 
 
 class Spares:
-    """Files below ``root``. Created, used and closed on one event loop."""
+    """Files below ``root``. Whoever takes some has them filled up again."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._count = 0
         self._free: List[Tuple[str, int]] = []
-        self._quiet = Moment(FILL_AFTER_S)
 
     def take(self, path: Union[str, Path]) -> Optional[int]:
         """Give one the name ``path``; it is open to be read. None where none is there or it has gone."""
-        self._quiet.set(self._fill)
         if not self._free:
             return None
         name, fd = self._free.pop()
@@ -42,23 +36,17 @@ class Spares:
             return None
         return fd
 
-    def replace(self) -> None:
-        """One was used, and nobody waits for another: make it, so that the next finds one there."""
-        if len(self._free) < KEPT:
-            with suppress(OSError):
+    def fill(self) -> None:
+        """Make as many as there are to be."""
+        with suppress(OSError):  # a full disk, say: whoever needs one makes it, and says so
+            while len(self._free) < KEPT:
                 self._make()
 
     def close(self) -> None:
         """Keep none any more."""
-        self._quiet.close()
         for _, fd in self._free:
             os.close(fd)
         self._free.clear()
-
-    def _fill(self) -> None:
-        with suppress(OSError):  # a full disk, say: whoever needs one makes it, and says so
-            while len(self._free) < KEPT:
-                self._make()
 
     def _make(self) -> None:
         if not self._count:

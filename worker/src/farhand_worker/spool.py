@@ -26,9 +26,11 @@ UPLOADS_AHEAD = 4
 
 _READ_BYTES = 2 * BATCH_BYTES
 _LEAST_BYTES = 4096
+_LOOK_BYTES = 16 * 1024
 _FINAL_HEADS = tuple(f'["{kind}"'.encode() for kind in FINAL)
 _STARTED_HEAD = b'["started"'
 _RESULT_HEAD = b'["result"'
+_COMPLETED_HEAD = b'["result",{"state":"completed",'
 _ARTIFACT_HEAD = b'["artifact"'
 _LINE_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
@@ -55,6 +57,8 @@ class SpoolReader:
         self.files: Set[str] = set()
         self._whole = -1
         """The size at which it was seen to end with a whole line."""
+        self._seen: Tuple[int, bytes] = (0, b"")
+        """What `look` has read, and where that begins: whole lines up to the end of the file."""
         self._marks: Deque[Tuple[int, int]] = deque()
         self._fd: Optional[int] = None
 
@@ -67,6 +71,26 @@ class SpoolReader:
         if self.limit is not None:
             self.size = min(self.size, self.limit)
         return self.size
+
+    def look(self) -> int:
+        """`grow`, by reading what is there to be sent next: mostly that is little, and all there is."""
+        if self.limit is not None:
+            return self.grow()
+        try:
+            found = os.pread(self._file(), _LOOK_BYTES, self.sent_offset)
+        except FileNotFoundError:
+            return self.grow()
+        if len(found) == _LOOK_BYTES:
+            return self.grow()
+        self.size = self.sent_offset + len(found)
+        if found.endswith(b"\n"):
+            self._seen, self._whole = (self.sent_offset, found), self.size
+        return self.size
+
+    def _seen_from(self, offset: int) -> bytes:
+        """What `look` has read from ``offset`` on, if that is all there was when last looked."""
+        begin, found = self._seen
+        return found if begin == offset and begin + len(found) == self.size else b""
 
     @property
     def drained(self) -> bool:
@@ -133,9 +157,14 @@ class SpoolReader:
             self.acked_offset = offset
         self.sent, self.sent_offset = self.acked, self.acked_offset
 
-    def final(self) -> Optional[Tuple[int, List[Any]]]:
-        """The final event the file ends with and the byte it begins at, if it does."""
-        end = self.grow()
+    def final(self) -> Optional[Tuple[int, bytes]]:
+        """The final event the file ends with, as its line, and the byte it begins at, if it does."""
+        end = self.look()
+        seen = self._seen_from(self.sent_offset)
+        if seen:
+            begin = seen.rfind(b"\n", 0, -1) + 1
+            last = seen[begin:-1]
+            return (self.sent_offset + begin, last) if last.startswith(_FINAL_HEADS) else None
         tail, start = b"", end
         while start > 0 and tail.count(b"\n") < 3:
             step = min(_READ_BYTES, start)
@@ -147,7 +176,7 @@ class SpoolReader:
         if not lines or not lines[-1].startswith(_FINAL_HEADS):
             return None
         begin = start + sum(len(line) + 1 for line in lines[:-1])
-        return begin, json.loads(lines[-1])
+        return begin, lines[-1]
 
     def started_at(self) -> Optional[float]:
         """When user code began, if this spool says so; it does in one of its first lines."""
@@ -175,6 +204,9 @@ class SpoolReader:
 
     def _lines(self, offset: int, budget: int) -> Tuple[List[bytes], int]:
         """Whole lines from ``offset`` on: at least one if there is one, up to about ``budget`` bytes."""
+        seen = self._seen_from(offset)
+        if seen:
+            return _first(seen[:-1].split(b"\n"), budget), offset
         wanted = min(max(min(budget, self.size - offset), _LEAST_BYTES), _READ_BYTES)
         try:
             fd = self._file()
@@ -188,14 +220,7 @@ class SpoolReader:
             if len(chunk) < wanted:
                 return [], offset
             wanted *= 4
-        lines = chunk[: chunk.rindex(b"\n")].split(b"\n")
-        taken, size = 0, 0
-        for line in lines:
-            size += len(line) + 1
-            if taken and size > budget:
-                break
-            taken += 1
-        return lines[:taken], offset
+        return _first(chunk[: chunk.rindex(b"\n")].split(b"\n"), budget), offset
 
 
 class SpoolWriter:
@@ -228,6 +253,24 @@ class SpoolWriter:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def end_of(line: bytes) -> Tuple[str, str]:
+    """The state, or the reason, that a final event names, and its message."""
+    if line.startswith(_COMPLETED_HEAD):
+        return "completed", ""  # said without a message; its value, which may be long, is not parsed
+    body = json.loads(line)[1]
+    return str(body.get("state") or body.get("reason")), str(body.get("message") or "")
+
+
+def _first(lines: List[bytes], budget: int) -> List[bytes]:
+    """The first lines, up to about ``budget`` bytes of them."""
+    size = 0
+    for taken, line in enumerate(lines):
+        size += len(line) + 1
+        if taken and size > budget:
+            return lines[:taken]
+    return lines
 
 
 def _cut_torn_line(fd: int) -> None:

@@ -1,0 +1,40 @@
+"""What an engine is told of a job that it is handed."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+from .host import Host
+from .preparing import Preparation
+from .protocol import Assign
+from .reports import Reports
+
+
+def job_of(
+    assign: Assign, host: Host, prepared: Preparation, reports: Reports, grace_s: float
+) -> Dict[str, Any]:
+    """The fields of a ``job`` frame."""
+    return {
+        "job": assign.job,
+        "lease": assign.lease,
+        "attempt": assign.attempt,
+        "run": assign.run,
+        "kind": assign.kind,
+        "flow": assign.flow,
+        "entry": assign.entry,
+        "args": assign.args,
+        "key": assign.key,
+        "bundle_dir": str(prepared.bundle),
+        "manifest": str(prepared.manifest) if prepared.manifest else None,
+        "checkout": str(host.checkout.root) if host.checkout else None,
+        "cwd": str(prepared.scratch or host.cwd),
+        "shared_paths": host.shared_paths,
+        "spool": reports.engine_path,
+        "blobs": reports.outgoing,
+        "kept": assign.kept,
+        "timeout_s": assign.timeout_s,
+        "grace_s": grace_s,
+        "settings": assign.settings,
+        "spool_bytes_max": reports.bytes_max,
+        "memory_bytes_max": host.limits.get("engine_memory_bytes"),
+    }
