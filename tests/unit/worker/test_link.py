@@ -11,6 +11,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 
 from farhand_worker.link import Link
 
@@ -112,6 +113,76 @@ async def test_a_message_in_parts_and_bytes_are_received_and_what_follows_waits_
         assert heard.texts == []
         go.set()
         assert await heard.until(1) == ["later"]
+
+
+async def nothing(session: ServerConnection) -> None:
+    """Send nothing."""
+
+
+def _frames(*frames: tuple[Opcode, bytes, bool]) -> bytes:
+    return b"".join(Frame(opcode, content, fin).serialize(mask=False) for opcode, content, fin in frames)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 131, 4096, 1 << 20])
+async def test_however_the_bytes_come_nothing_is_lost_or_overtaken(size: int) -> None:
+    texts = ["a", "", "é" * 62, "b" * 125, "c" * 126, "d" * 70_000, "e"]
+    content = _frames(*[(Opcode.TEXT, text.encode(), True) for text in texts])
+    content += _frames((Opcode.PING, b"", True), (Opcode.TEXT, b"f", True))
+    content += _frames((Opcode.TEXT, b"in ", False), (Opcode.PONG, b"", True), (Opcode.CONT, b"parts", True))
+    content += _frames((Opcode.TEXT, b"g", True))
+
+    async with linked(nothing) as link:
+        heard = Heard()
+        link.listen(heard.take)
+        for begin in range(0, len(content), size):
+            link.data_received(content[begin : begin + size])
+        assert heard.texts == [*texts, "f"]
+        assert [await link.recv(), await link.recv()] == ["in parts", "g"]
+        for _ in range(2):
+            link.received()
+        link.data_received(_frames((Opcode.TEXT, b"h", True)))
+        assert heard.texts[-1] == "h"
+
+
+async def test_whoever_stops_listening_at_a_text_is_handed_no_other() -> None:
+    async with linked(nothing) as link:
+        taken: list[str] = []
+
+        def take(text: str) -> None:
+            taken.append(text)
+            link.listen(None)
+
+        link.listen(take)
+        link.data_received(_frames((Opcode.TEXT, b"one", True), (Opcode.TEXT, b"two", True)))
+        assert taken == ["one"]
+        assert await link.recv() == "two"
+
+
+async def test_whole_texts_are_taken_off_before_the_library_sees_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with linked(nothing) as link:
+        heard = Heard()
+        link.listen(heard.take)
+        seen: list[bytes] = []
+        monkeypatch.setattr(link.protocol, "receive_data", seen.append)
+        link.data_received(_frames((Opcode.TEXT, b"one", True), (Opcode.TEXT, b"t" * 1000, True)))
+        monkeypatch.undo()
+        assert (heard.texts, seen) == (["one", "t" * 1000], [])
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536, 200_000])
+async def test_what_is_said_arrives_as_it_was(size: int) -> None:
+    got: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def sending(session: ServerConnection) -> None:
+        async for text in session:
+            got.put_nowait(text)
+
+    async with linked(sending) as link:
+        for text in ("x" * size, "and é"):
+            assert link.say(text)
+            assert await asyncio.wait_for(got.get(), 10) == text
 
 
 async def test_a_text_that_is_no_text_ends_the_connection() -> None:

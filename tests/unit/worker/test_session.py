@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from farhand_worker.link import Link
-from farhand_worker.protocol import Bye
+from farhand_worker.protocol import BATCH_BYTES, Bye
 from farhand_worker.session import Session, SessionOver
 
 pytestmark = pytest.mark.anyio
@@ -48,11 +49,11 @@ class Running:
         self.reports: deque[str] = deque()
         self.received: list[Any] = []
         self.session = Session(
-            cast(Link, self.link), 1000.0, self._next, self.received.append, list, several=True
+            cast(Link, self.link), 1000.0, self.next, self.received.append, list, several=True
         )
         self.task = asyncio.ensure_future(self.session.run())
 
-    def _next(self) -> str | None:
+    def next(self) -> str | None:
         return self.reports.popleft() if self.reports else None
 
     async def settle(self) -> None:
@@ -74,7 +75,7 @@ async def running() -> AsyncGenerator[Running]:
 async def test_what_somebody_waits_for_is_said_before_anything_else_runs() -> None:
     async with running() as it:
         it.reports.append("a report")
-        it.session.wake_now()
+        it.session.wake_now(it.next)
         assert it.link.said == ["a report"]
         await it.settle()
         assert it.link.said == ["a report"]
@@ -90,11 +91,20 @@ async def test_what_nobody_waits_for_is_said_together() -> None:
         assert it.link.said == ['{"type":"several","messages":[1,2]}']
 
 
+async def test_what_is_too_much_for_one_frame_is_said_in_several() -> None:
+    async with running() as it:
+        it.reports.extend(json.dumps("x" * (BATCH_BYTES // 2)) for _ in range(3))
+        it.session.wake_now(it.next)
+        assert [len(json.loads(said)) for said in it.link.said] == [BATCH_BYTES // 2] * 3
+        await it.settle()
+        assert len(it.link.said) == 3
+
+
 async def test_nothing_is_written_past_what_waits_to_go_out() -> None:
     async with running() as it:
         it.link.takes_more = False
         it.reports.append("a report")
-        it.session.wake_now()
+        it.session.wake_now(it.next)
         assert it.link.said == []
         await it.settle()
         assert it.link.said == ["a report"], "by the one who waits for room"
@@ -103,7 +113,7 @@ async def test_nothing_is_written_past_what_waits_to_go_out() -> None:
 async def test_a_report_that_cannot_be_read_ends_the_session_and_not_who_woke_it() -> None:
     async with running() as it:
         it.reports = cast(Any, {1})  # a set has no popleft
-        it.session.wake_now()
+        it.session.wake_now(it.next)
         await it.settle()
         with pytest.raises(AttributeError):
             await it.task
@@ -124,7 +134,7 @@ async def test_after_a_goodbye_nothing_more_is_reported() -> None:
     async with running() as it:
         it.session.finish("done", Bye("done"))
         it.reports.append("a report")
-        it.session.wake_now()
+        it.session.wake_now(it.next)
         assert it.link.said == []
         it.session._patience_s = 0.0  # pyright: ignore[reportPrivateUsage]
         with pytest.raises(SessionOver):

@@ -113,3 +113,21 @@ def test_one_that_left_reports_no_more_and_a_lost_value_is_told_of(turns: Turns,
     turns.join(stuck)
     assert _said(turns) == []
     assert beside.lost == [stuck]
+
+
+def test_what_somebody_waits_for_is_said_out_of_turn(turns: Turns, beside: Beside) -> None:
+    for job, count in (("a", 2), ("b", 1), ("c", 1)):
+        beside.outbox[job, 1] = cast(Reports, FakeReports(count))
+        turns.join((job, 1))
+    said = [turns.next_of(("b", 1)), turns.next_of(("b", 1)), turns.next_of(("none", 1))]
+    assert [text and json.loads(text)["job"] for text in said] == ["b", None, None]
+    assert beside.confirmed == [("b", 1)]
+    assert [json.loads(str(turns.next()))["job"] for _ in range(3)] == ["a", "c", "a"]
+
+
+def test_what_waits_behind_another_is_not_asked_out_of_turn(turns: Turns, beside: Beside) -> None:
+    beside.outbox["a", 1] = cast(Reports, FakeReports(1))
+    turns.wait(("a", 1))
+    assert turns.next_of(("a", 1)) is None
+    turns.join(("a", 1))
+    assert turns.next_of(("a", 1)) is not None

@@ -225,10 +225,11 @@ class Holdings:
         if self.session is not None:
             self.session.wake()
 
-    def wake_now(self) -> None:
-        """The same, and somebody waits for it."""
+    def wake_now(self, attempt: HeldJob) -> None:
+        """An attempt has something to report, and somebody waits for it."""
         if self.session is not None:
-            self.session.wake_now()
+            key = attempt.assign.job, attempt.assign.lease
+            self.session.wake_now(lambda: self.turns.next_of(key))
 
     def flush_later(self, channel: Channel) -> None:
         """It holds what came from the server; more may have come with that."""
@@ -321,7 +322,7 @@ class Holdings:
         else:
             reports.acknowledge(message.source, message.seq)
         self._let_go_if_settled(key)
-        if key in self._outbox:
+        if reports.unsent:
             self.wake()
 
     def _reply(self, message: Reply) -> None:

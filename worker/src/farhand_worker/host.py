@@ -40,8 +40,8 @@ class Host(Protocol):
     def wake(self) -> None:
         """There is something new to report."""
 
-    def wake_now(self) -> None:
-        """The same, and somebody waits for it."""
+    def wake_now(self, attempt: Any) -> None:
+        """The attempt has something new to report, and somebody waits for it."""
 
     def flush_later(self, channel: Channel) -> None:
         """It holds what came from the server; more may have come with that."""

@@ -63,7 +63,7 @@ class Attempt:
             assign.timeout_s, assign.settings.get("silence_timeout_s"), self.end_now, self.reports.grow
         )
         self._fate: Optional[str] = None
-        self._bells = Bells(self.reports, host.wake_now)
+        self._bells = Bells(self.reports, lambda: host.wake_now(self))
         self._asking = Asking(host, assign, self.claim)
         self._preparation = Preparation(
             host, assign, self.claim, self, lambda: self._asking.fetch_value(assign.args)
@@ -202,7 +202,7 @@ class Attempt:
         with contextlib.suppress(OSError):  # it is looked for again when the engine is done
             if self.reports.seal_result(self._keeps_result):
                 self._host.pool.clears(engine)
-                self._host.wake_now()
+                self._host.wake_now(self)
                 self._clearing = self._loop.call_later(self._grace_s, self._kill)
 
     def _on_done(self, header: Dict[str, Any]) -> None:
@@ -260,7 +260,7 @@ class Attempt:
             if self.begun and self._slot_left and self._line.busy:
                 self._host.wake_soon()
             else:
-                self._host.wake_now()
+                self._host.wake_now(self)
         self._leave_slot()
         for timer in self._stop.timers if self._stop else []:
             timer.cancel()

@@ -1,17 +1,23 @@
 """The websocket of a session, with a short way for what it carries most: whole texts, one after another.
 
-A text that comes is handed over where it is parsed, and one that goes is written at once. Whatever else there
-is, messages in several frames, bytes, a full buffer, a connection that closes, takes the library's own way.
+A text that comes whole is handed over where it is read, one that comes in pieces where it is parsed, and one
+that goes is written at once. Whatever else there is, messages in several frames, bytes, a full buffer, a
+connection that closes, takes the library's own way.
 """
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+import os
+from typing import Any, Callable, Optional, Tuple
 
 from websockets.asyncio.client import ClientConnection
-from websockets.frames import Frame, Opcode
+from websockets.frames import Frame, Opcode, apply_mask  # pyright: ignore[reportPrivateImportUsage]
 from websockets.protocol import State
+from websockets.streams import StreamReader
 
+_FIRST_BYTE = StreamReader.at_eof.__code__
+_WHOLE_TEXT = 0x80 | Opcode.TEXT
+_MASKED, _TWO_BYTES, _EIGHT_BYTES = 0x80, 126, 127
 _DATA = frozenset({Opcode.TEXT, Opcode.BINARY, Opcode.CONT})
 
 
@@ -31,6 +37,31 @@ class Link(ClientConnection):
     def received(self) -> None:
         """What ``recv`` has returned is dealt with: what follows may overtake it no more."""
         self._to_receive -= 1
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the network: whole texts are taken off, the library gets what follows them."""
+        rest = data
+        while self._take is not None and rest and self._is_between_frames:
+            text, end = _text_of(rest)
+            if text is None:
+                break
+            self._take(text)
+            rest = rest[end:]
+        if rest:
+            super().data_received(rest)
+
+    @property
+    def _is_between_frames(self) -> bool:
+        """Whether the library has nothing of a frame, or of a message, that has begun.
+
+        Its parser then waits for the first byte; where that cannot be seen, it gets all there is.
+        """
+        if self._to_receive or self._in_parts or self.protocol.reader.buffer:
+            return False
+        at: Any = self.protocol.parser
+        while (inner := getattr(at, "gi_yieldfrom", None)) is not None:
+            at = inner
+        return getattr(at, "gi_code", None) is _FIRST_BYTE
 
     def process_event(self, event: Any) -> None:
         """The library's word for: something was parsed."""
@@ -59,8 +90,41 @@ class Link(ClientConnection):
 
     def say(self, text: str) -> bool:
         """Write a text now; false when it has to be sent, because the connection closes."""
-        if self.protocol.state is not State.OPEN:
+        protocol = self.protocol
+        if protocol.state is not State.OPEN:
             return False
-        self.protocol.send_text(text.encode())
-        self.send_data()
+        if protocol.extensions:
+            protocol.send_text(text.encode())
+            self.send_data()
+        else:
+            self.transport.write(_frame_of(text))
         return True
+
+
+def _text_of(data: bytes) -> Tuple[Optional[str], int]:
+    """The text of the frame that some bytes begin with, and where that ends; none if it is no whole text."""
+    if len(data) < 2 or data[0] != _WHOLE_TEXT:
+        return None, 0
+    begin, size = 2, data[1]
+    if size == _TWO_BYTES:
+        begin, size = 4, int.from_bytes(data[2:4], "big")
+    end = begin + size
+    if data[1] > _TWO_BYTES or len(data) < end:
+        return None, 0
+    try:
+        return data[begin:end].decode(), end
+    except UnicodeDecodeError:
+        return None, 0  # the library knows how to end a connection for that
+
+
+def _frame_of(text: str) -> bytes:
+    """A text as one frame of a client."""
+    content, mask = text.encode(), os.urandom(4)
+    size = len(content)
+    if size < _TWO_BYTES:
+        head = bytes((_WHOLE_TEXT, _MASKED | size))
+    elif size < 1 << 16:
+        head = bytes((_WHOLE_TEXT, _MASKED | _TWO_BYTES)) + size.to_bytes(2, "big")
+    else:
+        head = bytes((_WHOLE_TEXT, _MASKED | _EIGHT_BYTES)) + size.to_bytes(8, "big")
+    return b"".join((head, mask, apply_mask(content, mask)))

@@ -225,6 +225,11 @@ class Reports:
         return bool(self.wanted) and self.wanted[0] in self.lost
 
     @property
+    def unsent(self) -> bool:
+        """Whether more is known to be there than has been sent."""
+        return not self.gone and any(reader.sent_offset < reader.size for reader in self._sources.values())
+
+    @property
     def told(self) -> bool:
         """Whether all has been sent, and nothing will be added."""
         return self.sealed and all(reader.drained for reader in self._sources.values())

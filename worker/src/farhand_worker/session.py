@@ -75,19 +75,20 @@ class Session:
         """There may be something to report."""
         self._wake.set()
 
-    def wake_now(self) -> None:
-        """The same, and somebody waits for that alone: it does not wait for a turn of the loop."""
+    def wake_now(self, reports: Callable[[], Optional[str]]) -> None:
+        """Somebody waits for what ``reports`` gives: it does not wait for a turn of the loop."""
         if self._over is None and self._idle and not self._trouble.done():
-            self._guard(self._say_all)
+            self._guard(lambda: self._say_all(reports))
         else:
             self._wake.set()
 
-    def _say_all(self) -> None:
+    def _say_all(self, reports: Callable[[], Optional[str]]) -> None:
         while self._socket.takes_more:
-            texts = self._together()
-            if not texts:
+            texts = self._together(reports)
+            if texts:
+                self._socket.say(encode_several(texts))
+            if self._carried is None and not (texts and not self._several):
                 return
-            self._socket.say(encode_several(texts))
         self._wake.set()
 
     def finish(self, why: str, bye: Optional[Bye] = None) -> None:
@@ -129,7 +130,7 @@ class Session:
             await self._wake.wait()
             self._idle = False
             self._wake.clear()
-            while texts := self._together():
+            while texts := self._together(self._reports):
                 await self._put(encode_several(texts))
             if self._over is not None:
                 await self._part()
@@ -141,11 +142,11 @@ class Session:
         elif self._socket.paused:
             await self._socket.drain()
 
-    def _together(self) -> List[str]:
+    def _together(self, reports: Callable[[], Optional[str]]) -> List[str]:
         """What goes in the next frame: as much as is there to be said, up to the size of a batch."""
         texts: List[str] = []
         size = 0
-        while (text := self._next()) is not None:
+        while (text := self._next(reports)) is not None:
             if texts and size + len(text) > BATCH_BYTES:
                 self._carried = text
                 break
@@ -155,13 +156,13 @@ class Session:
                 break
         return texts
 
-    def _next(self) -> Optional[str]:
+    def _next(self, reports: Callable[[], Optional[str]]) -> Optional[str]:
         if self._carried is not None:
             text, self._carried = self._carried, None
             return text
         if self._control:
             return self._control.popleft()
-        return None if self._over is not None else self._reports()
+        return None if self._over is not None else reports()
 
     async def _part(self) -> None:
         """After a goodbye the server closes; closing first might keep it from reading that."""

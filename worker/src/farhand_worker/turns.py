@@ -58,15 +58,26 @@ class Turns:
         for _ in range(len(self._order)):
             key = self._order.popleft()
             reports = self._outbox[key]
-            batch = reports.next()
-            if batch is not None or not reports.told:
+            text = self._text(key, reports)
+            if text is not None or not reports.told:
                 self._order.append(key)
-            if batch is None and reports.stuck:
-                self._lost(key, reports)
-            self._uploads.want(reports)
-            if reports.holds:
-                self._waking.within(HOLD_S)
-            if batch is not None:
-                self._confirmations.said(key)
-                return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
+            if text is not None:
+                return text
         return None
+
+    def next_of(self, key: JobKey) -> Optional[str]:
+        """The same of one job, whoever's turn it is: somebody waits for what it has to say."""
+        reports = self._outbox.get(key)
+        return None if reports is None or key in self._mute else self._text(key, reports)
+
+    def _text(self, key: JobKey, reports: Reports) -> Optional[str]:
+        batch = reports.next()
+        if batch is None and reports.stuck:
+            self._lost(key, reports)
+        self._uploads.want(reports)
+        if reports.holds:
+            self._waking.within(HOLD_S)
+        if batch is None:
+            return None
+        self._confirmations.said(key)
+        return encode_events(key[0], key[1], batch.source, batch.first, batch.lines)
