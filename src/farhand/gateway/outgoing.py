@@ -20,6 +20,9 @@ from ..engine.service import Wakeup
 _TOGETHER = protocol.BATCH_BYTES
 """A frame of several messages is no larger."""
 
+LINGER_S = 0.02
+"""So long what nobody waits for is held back, for a frame that it can go with."""
+
 
 class Direct(Protocol):
     """A connection that is read and written without a task in between, where the web server has that."""
@@ -76,6 +79,8 @@ class Outgoing:
         self._direct = direct
         self._outbox = outbox
         self._texts: deque[str] = deque()
+        self._lingering = ""
+        self._timer: asyncio.TimerHandle | None = None
         self._close: tuple[int, str] | None = None
         self._left = Wakeup()
         self._carrying = False
@@ -87,6 +92,17 @@ class Outgoing:
         self._texts.append(text)
         self._outbox.add(self)
 
+    def put_later(self, text: str) -> None:
+        """Send ``text``, which nobody waits for, with what is sent next and after that; soon in any case.
+
+        It is one text at most: of two, the first has been waited with long enough.
+        """
+        if self._lingering or not self.several:
+            self.put(text)
+        else:
+            self._lingering = text
+            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self.flush)
+
     def close(self, code: int, reason: str) -> None:
         """End the session once all is sent."""
         self._close = code, reason
@@ -94,6 +110,12 @@ class Outgoing:
 
     def flush(self) -> None:
         """Send what the connection takes at once, and leave the rest to `carry`."""
+        if self._lingering:
+            self._texts.append(self._lingering)
+            self._lingering = ""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         direct = self._direct
         if direct is not None and not self._carrying:
             while self._texts and direct.ready:

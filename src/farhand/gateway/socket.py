@@ -48,6 +48,8 @@ _BROKEN = {
 }
 """What the websocket itself refuses, by the code that it closes with."""
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
+_UNHURRIED = (protocol.Call, protocol.Result)
+"""Kinds of which a job does not wait to hear that they are recorded."""
 _GREETINGS = (protocol.Welcome, protocol.Refused)
 
 
@@ -330,10 +332,18 @@ class Socket:
                 self._record_each(events, error)
         else:
             for event, seq in zip(events, seqs, strict=True):
-                self.send(protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq))
+                self._acknowledge(event, seq)
         self._unrecorded -= 1
         if not self._unrecorded:
             self._all_recorded.set()
+
+    def _acknowledge(self, event: protocol.Event, seq: int) -> None:
+        """Say that it is recorded; later, where the job waits for something else, or for nothing any more."""
+        ack = protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq)
+        if isinstance(event.events[-1], _UNHURRIED) and self._session.state == ATTACHED:
+            self._outgoing.put_later(encode(ack))
+        else:
+            self.send(ack)
 
     def _record_each(self, events: list[protocol.Event], error: Exception) -> None:
         if isinstance(error, FarhandError | protocol.ProtocolViolation):

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from anyio import wait_all_tasks_blocked
 
-from farhand.gateway.outgoing import Outbox, Outgoing
+from farhand.gateway import outgoing as outgoing_module
+from farhand.gateway.outgoing import LINGER_S, Outbox, Outgoing
 from farhand_worker import protocol
 from tests.unit.engine.records import a_hello
 from tests.unit.engine.world import World
@@ -100,13 +101,50 @@ async def test_a_connection_that_takes_nothing_more_is_waited_for_and_nothing_is
     assert websocket.closed == (ORDERLY, "done")
 
 
+async def test_what_nobody_waits_for_goes_with_what_is_said_next_and_after_it() -> None:
+    websocket, outbox = FakeWebSocket(), Outbox()
+    sending = outgoing(websocket, outbox)
+    with outbox:
+        sending.put(texts(0)[0])
+    with outbox:
+        sending.put_later(texts(1)[0])
+    assert websocket.frames == texts(0)
+    with outbox:
+        sending.put(texts(2)[0])
+    assert websocket.frames == [*texts(0), protocol.encode_several(texts(2, 1))]
+    await asyncio.sleep(2 * LINGER_S)
+    assert len(websocket.frames) == 2, "it is sent once"
+
+
+async def test_what_nobody_waits_for_is_sent_soon_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    websocket = FakeWebSocket()
+    sending = outgoing(websocket, Outbox())
+    monkeypatch.setattr(outgoing_module, "LINGER_S", 0.001)
+    sending.put_later(texts(1)[0])
+    assert await websocket.hear() == protocol.Ack(n=1)
+
+
+async def test_no_more_than_one_text_lingers_and_none_for_a_worker_that_reads_one_a_frame() -> None:
+    websocket, outbox = FakeWebSocket(), Outbox()
+    sending = outgoing(websocket, outbox)
+    with outbox:
+        sending.put_later(texts(1)[0])
+        sending.put_later(texts(2)[0])
+    assert websocket.frames == texts(2, 1)
+    sending.several = False
+    with outbox:
+        sending.put_later(texts(3)[0])
+    assert websocket.frames[2:] == texts(3)
+
+
 @pytest.mark.parametrize("direct", [True, False])
 async def test_all_that_was_said_is_sent_before_the_close(direct: bool) -> None:
     websocket, outbox = FakeWebSocket(), Outbox()
     sending = outgoing(websocket, outbox, direct)
     carrying = asyncio.create_task(sending.carry())
-    for text in texts(1, 2):
+    for text in texts(1):
         sending.put(text)
+    sending.put_later(texts(2)[0])
     sending.close(ORDERLY, "done")
     await carrying
     assert [await websocket.outgoing.get() for _ in range(3)] == [
@@ -137,6 +175,28 @@ async def test_a_report_is_with_the_writer_before_the_next_frame_is_looked_at(
     assert len(submitted) == (2 if gateway.direct else 0), "no task is waited for"
     await websocket.hear(protocol.Ack)
     assert len(submitted) == 2
+
+
+async def test_the_acknowledgement_of_an_end_comes_with_what_is_said_next(
+    gateway: Gateway, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outgoing_module, "LINGER_S", 60.0)
+    websocket = await gateway.attached(several=True)
+    job = await world.start_run()
+    await world.hand_over()
+    assert (await websocket.hear(protocol.Assign)).job == job.id
+    job = await world.job(job)
+    websocket.say(an_event(job, 1, STARTED))
+    assert (await websocket.hear(protocol.Ack)).seq == 1, "what else is reported is acknowledged at once"
+    websocket.say(protocol.encode_events(job.id, job.lease or 0, "engine", 2, [protocol.dumps(COMPLETED)]))
+    await wait_all_tasks_blocked()
+    await world.store.database.write(lambda _: None)
+    assert (await world.run_of(job)).state == "completed"
+    frames = len(websocket.frames)
+    websocket.say(protocol.Heartbeat(7))
+    heard = [await websocket.hear(protocol.Ack) for _ in range(2)]
+    assert [(ack.n, ack.seq) for ack in heard] == [(7, None), (None, 2)]
+    assert len(websocket.frames) == frames + 1
 
 
 async def test_what_follows_from_a_commit_is_sent_in_the_turn_in_which_it_is_heard_of(
