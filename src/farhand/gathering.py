@@ -14,8 +14,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import httptools
+from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from .receiving import BODY, Reception, Write
 from .sendfile import send_file
 
 BYTES_MAX = 64 * 1024
@@ -72,9 +75,14 @@ class Gathering:
             self._transport.write(written[0] if len(written) == 1 else b"".join(written))
 
     def hold_nothing_back(self) -> None:
-        """Send what was written, and from now on whatever is written."""
+        """Send what was written, and from now on whatever is written; frames may be large."""
         self.flush()
         self._at_once = True
+        self.read_at_most(RECEIVED_BYTES_MIN)
+
+    def read_at_most(self, count: int) -> None:
+        """Receive no more at a time: the system's own transport takes room for so much before it knows."""
+        self._transport.max_size = count
 
     def close(self) -> None:
         """Send what was written, then close."""
@@ -93,6 +101,11 @@ class Gathering:
             self._settling = True
             self._loop.call_soon(self._settle)
 
+    def stop_reading(self) -> None:
+        """Read nothing more from now on."""
+        self.pause_reading()
+        self._stop()
+
     def resume_reading(self) -> None:
         """Read again."""
         self._reading = True
@@ -102,6 +115,9 @@ class Gathering:
 
     def _settle(self) -> None:
         self._settling = False
+        self._stop()
+
+    def _stop(self) -> None:
         if not self._reading and self._reads:
             self._reads = False
             self._transport.pause_reading()
@@ -110,14 +126,16 @@ class Gathering:
 class GatheringProtocol(HttpToolsProtocol):
     """uvicorn's connection over such a transport; a websocket takes it over with the connection.
 
-    Files go out within the kernel, by ASGI's extension for that, where nothing has to be encrypted.
+    Where nothing has to be encrypted, files go out within the kernel, by ASGI's extension for that, and large
+    bodies are left in the socket for whoever would have them poured, by one of ours.
     """
 
-    _body_left = 0
+    body_left = 0
     _low = 1
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         gathering: Any = Gathering(transport, self.loop)
+        gathering.read_at_most(_LARGE_BYTES)
         super().connection_made(gathering)
 
     def on_headers_complete(self) -> None:
@@ -133,8 +151,11 @@ class GatheringProtocol(HttpToolsProtocol):
             cycle: Any = self.cycle
             cycle.send = FileSending(cycle)
             length = _length_of(self.headers)
-            self._body_left = length if length >= _LARGE_BYTES else 0
+            self.body_left = length if length >= _LARGE_BYTES else 0
             self._expect_much()
+            if self.body_left and not self.pipeline and not self.expect_100_continue:
+                scope["extensions"][BODY] = LargeBody(self, cycle)
+                self.flow.pause_reading()
 
     def handle_websocket_upgrade(self) -> None:
         """The connection is a websocket's from now on: what goes together is one frame there."""
@@ -144,17 +165,89 @@ class GatheringProtocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the request's body has come."""
-        self._body_left -= len(body)
+        self.body_left -= len(body)
         self._expect_much()
         super().on_body(body)
 
+    def go_on_after(self, left: int) -> None:
+        """The body was taken from the socket, except for what is ``left``, which nobody wants."""
+        self.body_left = self._low = 0
+        self._expect_much()
+        self.flow.resume_reading()
+        if left:
+            unwanted: Any = Unwanted(self, left)
+            self.parser = unwanted
+        else:
+            self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """The body has ended where its parser could not see it: another one reads what comes next."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+        self.on_message_complete()
+
     def _expect_much(self) -> None:
-        """Be woken for large pieces of a body only: each costs a turn of the loop and of whoever takes it."""
-        low = max(1, min(self._body_left, RECEIVED_BYTES_MIN))
+        """Be woken for large pieces of a body only: each costs a turn of the loop and of whoever takes it.
+
+        Of anything else no more is read at a time than fits into memory that is at hand.
+        """
+        low = max(1, min(self.body_left, RECEIVED_BYTES_MIN))
         if low != self._low:
             self._low = low
+            transport: Any = self.transport
+            transport.read_at_most(max(low, _LARGE_BYTES))
             with contextlib.suppress(OSError):  # the connection has ended, or the system has no such thing
                 self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low)
+
+
+class LargeBody:
+    """The body of a request that is still in its socket, for the most part."""
+
+    def __init__(self, protocol: GatheringProtocol, cycle: Any) -> None:
+        self._protocol = protocol
+        self._cycle = cycle
+
+    async def pour(self, write: Write, end: Callable[[], object]) -> None:
+        """Have threads ``write`` it and then ``end`` it. Raises `ClientDisconnect`, and what those raise."""
+        protocol, cycle = self._protocol, self._cycle
+        transport: Any = protocol.transport
+        if cycle.disconnected or transport.is_closing():
+            raise ClientDisconnect
+        transport.stop_reading()
+        begun, cycle.body = cycle.body, bytearray()
+        with transport.get_extra_info("socket").dup() as connection:
+            reception = Reception(connection, begun, protocol.body_left)
+            try:
+                await reception.pour(write, end)
+                return
+            except ConnectionError:
+                pass  # of which the loop is told as well
+            finally:
+                protocol.go_on_after(reception.left)
+        while (await cycle.receive())["type"] != "http.disconnect":
+            pass
+        raise ClientDisconnect
+
+
+class Unwanted:
+    """In the place of a parser, while what is ``left`` of a body comes that nobody wants any more."""
+
+    def __init__(self, protocol: GatheringProtocol, left: int) -> None:
+        self._protocol = protocol
+        self._left = left
+
+    def should_upgrade(self) -> bool:
+        """It is the body of a plain request."""
+        return False
+
+    def feed_data(self, content: bytes) -> None:
+        """Let it go; what follows is the next request."""
+        next_one = content[self._left :]
+        self._left -= len(content) - len(next_one)
+        if not self._left:
+            self._protocol.begin_anew()
+        if next_one:
+            self._protocol.parser.feed_data(next_one)
 
 
 def _length_of(headers: Iterable[tuple[bytes, bytes]]) -> int:

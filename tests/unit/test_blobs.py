@@ -6,14 +6,16 @@ import hashlib
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farhand.blobs import Blobs, digest_of
+from farhand.blobs import Blobs, arriving, digest_of
 from farhand.blobs import landing as landing_module
+from farhand.blobs.arriving import Streamed
 from farhand.errors import DigestMismatch, NotFound, Usage
 
 pytestmark = pytest.mark.anyio
@@ -31,9 +33,12 @@ def files(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
 
 
-async def in_pieces(*pieces: bytes) -> AsyncIterator[bytes]:
-    for piece in pieces:
-        yield piece
+def in_pieces(*pieces: bytes) -> Streamed:
+    async def chunks() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+
+    return Streamed(chunks())
 
 
 @given(st.binary(max_size=200))
@@ -99,7 +104,7 @@ async def test_a_sender_that_breaks_off_leaves_nothing(blobs: Blobs, tmp_path: P
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        await blobs.write(broken(), DIGEST)
+        await blobs.write(Streamed(broken()), DIGEST)
     assert files(tmp_path) == []
 
 
@@ -113,7 +118,7 @@ async def test_a_blob_is_not_there_before_its_last_byte(blobs: Blobs) -> None:
         yield CONTENT[5:]
 
     async with anyio.create_task_group() as group:
-        group.start_soon(blobs.write, slow(), DIGEST)
+        group.start_soon(blobs.write, Streamed(slow()), DIGEST)
         await half_way.wait()
         assert not blobs.has(DIGEST)
         go_on.set()
@@ -154,19 +159,23 @@ def test_adopting_what_is_gone_or_here_already_does_nothing(blobs: Blobs, tmp_pa
     assert blobs.has(DIGEST)
 
 
-async def test_large_pieces_are_written_of_small_ones_and_what_a_broken_sender_brought_stays(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+async def test_small_pieces_are_written_many_at_a_time_and_the_last_ones_with_the_end(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(landing_module, "PIECE_BYTES", 4)
-    pieces = [piece async for piece in landing_module.gathered(in_pieces(b"ab", b"", b"cde", b"f"))]
-    assert pieces == [[b"ab", b"", b"cde"], [b"f"]]
+    monkeypatch.setattr(arriving, "HELD_BYTES_MAX", 4)
+    steps: list[Any] = []
+    await in_pieces(b"ab", b"", b"cde", b"f").pour(steps.append, lambda: steps.append("end"))
+    await in_pieces().pour(steps.append, lambda: steps.append("end"))
+    assert steps == [[b"ab", b"", b"cde"], [b"f"], "end", "end"]
 
+
+async def test_what_a_broken_sender_brought_of_a_part_stays(blobs: Blobs) -> None:
     async def broken() -> AsyncIterator[bytes]:
         yield CONTENT[:3]
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
-        await blobs.parts.append(DIGEST, "job", 0, broken())
+        await blobs.parts.append(DIGEST, "job", 0, Streamed(broken()))
     assert blobs.parts.received(DIGEST, "job") == 3
 
 
@@ -217,10 +226,9 @@ async def test_content_and_name_are_on_disk_before_it_counts_as_kept(
 
 
 async def test_a_large_blob_is_written_as_it_comes(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing_module, "PIECE_BYTES", 4)
-    assert await blobs.write(in_pieces(*[CONTENT[i : i + 5] for i in range(0, 22, 5)]), DIGEST) == len(
-        CONTENT
-    )
+    monkeypatch.setattr(arriving, "HELD_BYTES_MAX", 4)
+    pieces = [CONTENT[i : i + 5] for i in range(0, 22, 5)]
+    assert await blobs.write(in_pieces(*pieces), DIGEST) == len(CONTENT)
     assert blobs.path(DIGEST).read_bytes() == CONTENT
 
 

@@ -10,27 +10,24 @@ to name a blob has sent it, or asked whether it is here, and both make it young 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncIterable
 from pathlib import Path
 
 from farhand_worker.nearby import PROBE, look
 
 from ..errors import NotFound, Usage
+from .arriving import Body
 from .laid import Laid, Own
-from .landing import PIECE_BYTES, Landing, gathered, land, make_directory
+from .landing import PIECE_BYTES, Landing, land, make_directory
 from .parts import Parts
 
 DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 
 _NOTED_MAX = 1024
-_PIECES_AT_ONCE = 2
-"""What comes in no more large pieces than these is written in one turn of a thread."""
 
 
 def digest_of(content: bytes) -> str:
@@ -71,26 +68,12 @@ class Blobs:
             land(place, [(content,)], digest)
         return digest
 
-    async def write(self, chunks: AsyncIterable[bytes], digest: str) -> int:
-        """Keep a blob that arrives in pieces; returns its size. Raises `DigestMismatch`."""
-        place = self._place(digest)
-        pieces = gathered(chunks)
-        first: list[list[bytes]] = []
-        async for piece in pieces:
-            first.append(piece)
-            if len(first) > _PIECES_AT_ONCE:
-                break
-        else:
-            size = await asyncio.to_thread(land, place, first, digest)
-            self._note(digest)
-            return size
-        with await asyncio.to_thread(Landing, place) as landing:
-            for piece in first:
-                await asyncio.to_thread(landing.write, piece)
-            async for piece in pieces:
-                await asyncio.to_thread(landing.write, piece)
-            await asyncio.to_thread(landing.settle, digest)
-            return landing.size
+    async def write(self, body: Body, digest: str) -> int:
+        """Keep a blob that arrives; returns its size. Raises `DigestMismatch`."""
+        with Landing(self._place(digest)) as landing:
+            await body.pour(landing.write, lambda: landing.settle(digest))
+        self._note(digest)
+        return landing.size
 
     def adopt(self, path: Path, digest: str) -> None:
         """Keep a file that lies beside the store already, by copying its verified content."""

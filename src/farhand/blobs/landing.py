@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -19,26 +19,7 @@ _CHUNKS_APART_MAX = 16
 _sync = getattr(os, "fdatasync", os.fsync)  # macOS has only the latter
 
 
-async def gathered(chunks: AsyncIterable[bytes]) -> AsyncIterator[list[bytes]]:
-    """The same chunks, many at a time, since they are written by a thread; also what came before an error."""
-    held: list[bytes] = []
-    size = 0
-    try:
-        async for chunk in chunks:
-            held.append(chunk)
-            size += len(chunk)
-            if size >= PIECE_BYTES:
-                yield held
-                held, size = [], 0
-    except Exception:  # a connection that broke: what it has brought is to be kept
-        if held:
-            yield held
-        raise
-    if held:
-        yield held
-
-
-def write_all(file: FileIO, chunks: Sequence[bytes], found: Any) -> int:
+def write_all(file: FileIO, chunks: Sequence[bytes | memoryview], found: Any) -> int:
     """Write chunks and add them to a hash; how many bytes they were. Small ones are put together first."""
     if len(chunks) > _CHUNKS_APART_MAX:
         chunks = (b"".join(chunks),)
@@ -51,16 +32,12 @@ def write_all(file: FileIO, chunks: Sequence[bytes], found: Any) -> int:
 
 
 class Landing:
-    """A blob on its way in; gone without trace unless it settles."""
+    """A blob on its way in; gone without trace unless it settles. Its file is made for the first piece."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
         self._path = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
-        try:
-            self._file = self._path.open("xb", buffering=0)
-        except FileNotFoundError:
-            make_directory(place.parent)
-            self._file = self._path.open("xb", buffering=0)
+        self._file: FileIO | None = None
         self._hash = hashlib.sha256()
         self._settled = False
         self.size = 0
@@ -69,21 +46,32 @@ class Landing:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._file is None:
+            return
         try:
             self._file.close()
         finally:
             if not self._settled:
                 self._path.unlink(missing_ok=True)
 
-    def write(self, chunks: Sequence[bytes]) -> None:
+    def write(self, chunks: Sequence[bytes | memoryview]) -> None:
         """Add what came next."""
-        self.size += write_all(self._file, chunks, self._hash)
+        self.size += write_all(self._opened(), chunks, self._hash)
 
     def settle(self, digest: str) -> None:
         """Make it the blob, on disk when this returns. Raises `DigestMismatch`."""
         check(self._hash.hexdigest(), digest)
-        settle(self._file.fileno(), self._path, self._place)
+        settle(self._opened().fileno(), self._path, self._place)
         self._settled = True
+
+    def _opened(self) -> FileIO:
+        if self._file is None:
+            try:
+                self._file = self._path.open("xb", buffering=0)
+            except FileNotFoundError:
+                make_directory(self._path.parent)
+                self._file = self._path.open("xb", buffering=0)
+        return self._file
 
 
 def land(place: Path, pieces: Iterable[Sequence[bytes]], digest: str) -> int:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from ..errors import Conflict
-from .landing import PIECE_BYTES, check, gathered, make_directory, settle, write_all
+from .arriving import Body
+from .landing import PIECE_BYTES, check, make_directory, settle, write_all
 
 _HASHES_MAX = 256
 """Unfinished blobs whose digest so far is remembered; that of any other is found by reading it again."""
@@ -37,7 +38,7 @@ class Parts:
         except FileNotFoundError:
             return 0
 
-    async def append(self, digest: str, sender: str, start: int, chunks: AsyncIterable[bytes]) -> int:
+    async def append(self, digest: str, sender: str, start: int, body: Body) -> int:
         """Add the bytes from ``start`` on; returns how many there are then.
 
         Raises `Conflict` when ``start`` is not where the last part ended, or while another part of the same
@@ -53,8 +54,7 @@ class Parts:
         try:
             make_directory(path.parent)
             with path.open("ab", buffering=0) as file:
-                async for piece in gathered(chunks):
-                    await asyncio.to_thread(self._add, path, file, piece)
+                await body.pour(lambda pieces: self._add(path, file, pieces), lambda: None)
             return self.received(digest, sender)
         finally:
             self._busy.discard(path)
@@ -63,7 +63,7 @@ class Parts:
         """Make the blob of what has arrived. Raises `DigestMismatch`; then nothing of it is left."""
         await asyncio.to_thread(self._settle, self._path(digest, sender), digest)
 
-    def _add(self, path: Path, file: FileIO, chunks: Sequence[bytes]) -> None:
+    def _add(self, path: Path, file: FileIO, chunks: Sequence[bytes | memoryview]) -> None:
         """Write what came next, and go on with the digest of what came before where that is known."""
         begin = os.fstat(file.fileno()).st_size
         size, found = self._hashes.pop(path, (0, hashlib.sha256()))

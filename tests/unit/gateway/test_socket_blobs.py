@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from farhand.blobs import digest_of
+from farhand.blobs.arriving import Streamed
 from farhand.errors import Conflict, DigestMismatch
 from farhand.model import LOCAL_WORKER, Job
 from farhand_worker import protocol
@@ -112,7 +113,7 @@ async def test_beside_the_server_an_outcome_tells_what_its_file_was_like_when_it
     async def pieces() -> Any:
         yield CONTENT
 
-    await gateway.blobs.write(pieces(), DIGEST)
+    await gateway.blobs.write(Streamed(pieces()), DIGEST)
     websocket = gateway.dial(worker)
     websocket.say(a_hello(name=worker))
     await websocket.hear(protocol.Welcome)
