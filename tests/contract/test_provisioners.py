@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tempfile
 import time
@@ -152,8 +153,10 @@ async def test_the_test_of_it_leaves_nothing_behind(case: Case) -> None:
     assert await case.provisioner.status([Asked("hpc-gpu-1")]) == {}
 
 
-async def test_the_token_is_never_an_argument(case: Case) -> None:
-    await case.provisioner.submit(order())
+async def test_neither_the_token_nor_a_long_prerun_is_an_argument(case: Case) -> None:
+    """B081: no limit on the length of a command is met."""
+    lines = tuple(f"module load package-{number}" for number in range(200))
+    await case.provisioner.submit(replace(order(), profile=replace(PROFILE, prerun=lines)))
     if case.scheduler is not None:
         calls = (case.scheduler.directory / "calls").read_text()
         assert TOKEN not in calls
@@ -163,14 +166,22 @@ async def test_the_token_is_never_an_argument(case: Case) -> None:
 # ---------------------------------------------------------------- what only processes can do
 
 
+async def ticks(turns: list[float]) -> None:
+    """What else a server has to do: a loop that is held up does none of it."""
+    while True:
+        turns.append(time.monotonic())
+        await asyncio.sleep(IMPATIENT_S / 20)
+
+
 @pytest.mark.fault("4.1")
 @pytest.mark.parametrize("what", ["ssh", "sbatch", "squeue"])
 async def test_what_hangs_is_ended_in_time_and_named(what: str, scheduler: Scheduler, tmp_path: Path) -> None:
-    """B074."""
+    """B074: and the server goes on meanwhile."""
     settings = Settings("slurm", "hpc", (PROFILE,), login="me@login", command_timeout_s=IMPATIENT_S)
     provisioner = Slurm(settings, a_home())
     scheduler.faults(**{what: "hang"})
     began = time.monotonic()
+    ticking = asyncio.create_task(ticks(turns := []))
     said = ""
     try:
         await provisioner.submit(order())
@@ -182,6 +193,8 @@ async def test_what_hangs_is_ended_in_time_and_named(what: str, scheduler: Sched
         said = said or str(error)
     assert "on me@login did not end within 0.5 s" in said
     assert time.monotonic() - began < 60
+    ticking.cancel()
+    assert len(turns) > 2
     await provisioner.close()
 
 

@@ -93,10 +93,14 @@ async def test_a_job_that_completes_within_the_grace_of_a_stop_is_completed(
     assert await agent.exit_code() == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 async def test_in_an_allocation_an_engine_that_is_signalled_before_its_agent_is_stopped_and_no_crash(
-    server: FakeServer, tmp_path: Path
+    server: FakeServer, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """A scheduler that takes a machine away signals every process on it, in any order."""
+    """B084: a scheduler that takes a machine away signals every process on it, in any order.
+
+    SIGUSR1 is what many have it send a while before; it ends no warden.
+    """
     agent = AgentProcess(server, tmp_path / "state").start(SLURM_JOB_ID="7")
     engines: dict[str, int] = {}
     try:
@@ -105,14 +109,15 @@ async def test_in_an_allocation_an_engine_that_is_signalled_before_its_agent_is_
             await server.assign(job, "cancelled.wait(60)")
             await until(lambda job=job: server.record(job).events["engine"], "it started")
             engines[job] = server.record(job).events["engine"][0][1]["pid"]
-        os.kill(engines["alone"], signal.SIGTERM)
+        os.kill(agent.warden, number)
+        os.kill(engines["alone"], number)
         ends = {"alone": await server.ended("alone")}
-        os.kill(engines["taken"], signal.SIGTERM)
+        os.kill(engines["taken"], number)
         await until(lambda: not alive(engines["taken"]), "its engine has ended")
         beats = len(server.beats)
         await until(lambda: len(server.beats) > beats + 1, "the agent has seen that")
         assert server.record("taken").final is None, "and waits for what the scheduler says to itself"
-        agent.signal(signal.SIGTERM)
+        agent.signal(number)
         ends["taken"] = await server.ended("taken")
         assert await agent.exit_code() == 0
     finally:

@@ -10,7 +10,7 @@ import shutil
 import signal
 from typing import Any, Coroutine, List, Optional, Set
 
-from .allocation import leads
+from .allocation import SIGNALS, leads
 from .attendance import Attendance
 from .blobs import BlobCache, NotFetched
 from .cache import Cache
@@ -184,10 +184,11 @@ class Agent:
     def signalled(self, number: int = signal.SIGINT) -> None:
         """SIGTERM or Ctrl-C: the first drains, the second ends engines with grace, a third at once.
 
-        In an allocation SIGTERM is the scheduler's, who kills soon: its first counts as the second.
+        In an allocation SIGTERM is the scheduler's, who kills soon: its first counts as the second, and so
+        does SIGUSR1, which is nothing elsewhere.
         """
         self._signals += 1
-        if self._signals == 1 and number == signal.SIGTERM and self._options.allocation is not None:
+        if self._signals == 1 and number in SIGNALS and self._options.allocation is not None:
             self._signals = 2
             self._attendance.draining = True  # said first, else what ends here would be handed here again
             self._attendance.say_hello_again("stopping")
@@ -360,7 +361,7 @@ async def _serve(options: Options, state: StateDirectory, launched: Launched) ->
     gc.freeze()  # what is loaded stays: each look for garbage would go through it
     gc.set_threshold(_GARBAGE)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in {signal.SIGTERM, signal.SIGINT, *(SIGNALS if options.allocation is not None else ())}:
         loop.add_signal_handler(number, agent.signalled, number)
     return await agent.run()
 

@@ -2,16 +2,21 @@
 
 Slurm says when by SLURM_JOB_END_TIME (22.05 does not; the script that farhand submits finds it out then). A
 SIGTERM in an allocation is no polite request: what does not end within seconds is killed. So there the first
-one ends engines with grace, and shortly before the end the worker does the same by itself.
+one ends engines with grace, and shortly before the end the worker does the same by itself. SIGUSR1, which
+many have Slurm send before the end, means no less.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 from dataclasses import dataclass
 from typing import Mapping, NamedTuple, Optional
 
 JOB_VARIABLE, END_VARIABLE = "SLURM_JOB_ID", "SLURM_JOB_END_TIME"
+
+SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+"""What a scheduler says that it takes the machine away by."""
 
 _GOODBYE_S = 10.0
 _DRAIN_S = 60.0

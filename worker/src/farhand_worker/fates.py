@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Optional
 
+from .allocation import SIGNALS
 from .clock import wall_now
 from .engine import Ended
 from .protocol import SERVICE, Assign, Exit
@@ -40,8 +41,8 @@ def fate_of(end: Ended) -> Optional[str]:
 
 
 def was_asked_by_signal(end: Ended) -> bool:
-    """Whether SIGTERM ended an engine, its own handler or the signal's default."""
-    return end.code == _STOPPED_CODE or end.signal == signal.SIGTERM
+    """Whether a scheduler's signal ended an engine: its own handler of SIGTERM, or the signal's default."""
+    return end.code == _STOPPED_CODE or end.signal in SIGNALS
 
 
 def exit_of(assign: Assign, reason: Optional[str], otherwise: Exit) -> Exit:

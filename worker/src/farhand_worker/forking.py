@@ -13,6 +13,10 @@ CHANNEL_FD = 3
 """Where an engine finds its channel."""
 
 _PR_SET_PDEATHSIG = 1
+_HANDLED = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE, signal.SIGCHLD,
+)  # fmt: skip
+"""What means something to the warden, and nothing to an engine."""
 
 
 def fork(message: Dict[str, Any], channel: int, output: int, adopts: bool = True) -> int:
@@ -38,7 +42,7 @@ def _become_engine(message: Dict[str, Any], warden: int, channel: int, output: i
         null = fcntl.fcntl(os.open(os.devnull, os.O_RDONLY), fcntl.F_DUPFD_CLOEXEC, 10)
         for source, target in ((null, 0), (output, 1), (output, 2), (channel, CHANNEL_FD)):
             os.dup2(source, target)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
+        for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
         os.chdir(message["cwd"])
         os.execve(message["argv"][0], message["argv"], message["env"])

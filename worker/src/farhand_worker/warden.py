@@ -364,6 +364,6 @@ def main(arguments: List[str]) -> None:
     control = socket.socket(fileno=int(arguments[arguments.index("--fd") + 1]))
     control.set_inheritable(False)
     become_subreaper()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)  # it ends with its agent and not before
     Warden(control).run()
