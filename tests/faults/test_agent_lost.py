@@ -56,20 +56,31 @@ def test_a_frozen_agents_engines_are_dead_before_the_rerun_starts(
     deployment: Deployment, tmp_path: Path
 ) -> None:
     """FAULTS B006, B014, B016: of a machine that is cut off, nothing runs beside the rerun."""
-    first = deployment.worker("first")
-    witness = tmp_path / "witness"
-    run_id = deployment.start_run("ticking_there", path=str(witness), seconds=2.5, every=0.02)
-    eventually(lambda: words(witness)["tick3"], what="the run ticks")
-    deployment.worker("second")
-    first.send(signal.SIGSTOP)
+    workers = {name: deployment.worker(name) for name in ("first", "second")}
+    witness, gate = tmp_path / "witness", tmp_path / "gate"
+    run_id = _ticks_until(deployment, witness, gate)
+    name = deployment.run(run_id)["worker"]
+    workers[name].send(signal.SIGSTOP)
     thaw_at = time.monotonic() + TWO_LEASES_S
-    eventually(lambda: deployment.run(run_id)["message"] == "worker went away mid-call", FAST.lease_s)
+    eventually(lambda: words(witness)["tick3"] == 2, what="the rerun ticks elsewhere")
     time.sleep(max(0.0, thaw_at - time.monotonic()))
-    first.send(signal.SIGCONT)
+    workers[name].send(signal.SIGCONT)
+    gate.touch()
     deployment.wait_for_run(run_id, "completed")
     _assert_one_after_the_other(witness)
-    assert [a["worker"] for a in deployment.attempts(run_id)] == ["first", "second"]
-    deployment.wait_for_worker("first", "online")
+    lost, *_, last = deployment.attempts(run_id)
+    assert (lost["worker"], lost["message"]) == (name, "worker went away mid-call")
+    assert last["worker"] != name
+    deployment.wait_for_worker(name, "online")
+
+
+def _ticks_until(deployment: Deployment, witness: Path, gate: Path) -> str:
+    """A run on one of the workers, which prints numbers until the gate is there: it waits for no starting of
+    programs, however long that takes."""
+    asked = {"path": str(witness), "gate": str(gate), "seconds": 60.0, "every": 0.02}
+    run_id = deployment.start_run("ticking_there", **asked)
+    eventually(lambda: words(witness)["tick3"], what="the run ticks")
+    return run_id
 
 
 def _assert_one_after_the_other(witness: Path) -> None:
@@ -84,26 +95,26 @@ def _assert_one_after_the_other(witness: Path) -> None:
 def test_nothing_is_believed_of_a_worker_that_was_frozen_whole(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    first = deployment.worker("first")
-    witness = tmp_path / "witness"
-    run_id = deployment.start_run("ticking_there", path=str(witness), seconds=2.5, every=0.02)
-    eventually(lambda: words(witness)["tick3"], what="the run ticks")
-    engines = first.engines()
-    frozen = [first.pid, first.warden, *engines]
-    deployment.worker("second")
+    workers = {name: deployment.worker(name) for name in ("first", "second")}
+    witness, gate = tmp_path / "witness", tmp_path / "gate"
+    run_id = _ticks_until(deployment, witness, gate)
+    holder = workers[deployment.run(run_id)["worker"]]
+    engines = holder.engines()
+    frozen = [holder.pid, holder.warden, *engines]
     signal_all(frozen, signal.SIGSTOP)
-    eventually(lambda: len(pids(witness)) == 2, what="the run was started elsewhere")
-    eventually(lambda: words(witness)["tick3"] == 2, what="the rerun ticks")
+    eventually(lambda: words(witness)["tick3"] == 2, what="the rerun ticks elsewhere")
     signal_all(frozen, signal.SIGCONT)
-    eventually(lambda: _all_dead(engines), 2.0, "the thawed engine is gone")
+    eventually(lambda: _all_dead(engines), what="the thawed engine is gone")
+    gate.touch()
     run = deployment.wait_for_run(run_id, "completed")
-    attempts = deployment.attempts(run_id)
-    assert [a["outcome"] for a in attempts] == ["lost", "completed"]
-    assert run["worker"] == "second"
-    lines = deployment.log_lines(run_id)
-    assert lines[-run["result"] :] == [f"tick {n}" for n in range(1, run["result"] + 1)]
-    before = lines[: -run["result"]]
-    assert before == [f"tick {n}" for n in range(1, len(before) + 1)], "a late line was believed"
+    outcomes = [attempt["outcome"] for attempt in deployment.attempts(run_id)]
+    assert (outcomes[0], outcomes[-1]) == ("lost", "completed")
+    ticks = [int(line.split()[1]) for line in deployment.log_lines(run_id)]
+    begun = [place for place, tick in enumerate(ticks) if tick == 1]
+    assert len(begun) == len(outcomes)
+    for of, to in zip(begun, [*begun[1:], len(ticks)], strict=True):
+        assert ticks[of:to] == list(range(1, to - of + 1)), "a late line was believed"
+    assert ticks[-1] == run["result"]
 
 
 @pytest.mark.fault("1.13")

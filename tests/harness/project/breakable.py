@@ -41,9 +41,9 @@ def ticking(path: str, seconds: float, every: float = 0.05) -> int:
 
 
 @flow(runs_on="worker")
-def ticking_there(path: str, seconds: float, every: float = 0.05) -> int:
-    """The same, on a machine that dialled in."""
-    return tick(path, seconds, every)
+def ticking_there(path: str, seconds: float, every: float = 0.05, gate: str = "") -> int:
+    """The same, on a machine that dialled in; until there is a file ``gate``, where it is named."""
+    return tick(path, seconds, every, gate)
 
 
 @flow(runs_on="worker", crash_retries=0)
@@ -52,11 +52,11 @@ def ticking_once(path: str, seconds: float, every: float = 0.05) -> int:
     return tick(path, seconds, every)
 
 
-def tick(path: str, seconds: float, every: float) -> int:
+def tick(path: str, seconds: float, every: float, gate: str = "") -> int:
     witness(path, "begin")
     count = 0
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and not (gate and os.path.exists(gate)):
         count += 1
         print(f"tick {count}")
         witness(path, f"tick{count}")
