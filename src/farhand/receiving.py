@@ -51,7 +51,7 @@ class Reception:
         """Receive as much as comes without long waits; whether that was all."""
         if self._begun:
             begun, self._begun = self._begun, b""
-            write((begun,))
+            write((memoryview(begun),))
         buffer = memoryview(bytearray(min(PIECE_BYTES, self.left)))
         ready = select.poll()
         ready.register(self._connection, select.POLLIN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ async def test_what_its_engine_has_hashed_a_moment_ago_is_not_read_again_and_els
 async def test_beside_the_server_an_outcome_tells_what_its_file_was_like_when_it_was_verified(
     gateway: Gateway, worker: str
 ) -> None:
-    async def pieces() -> Any:
+    async def pieces() -> AsyncIterator[bytes]:
         yield CONTENT
 
     await gateway.blobs.write(Streamed(pieces()), DIGEST)
