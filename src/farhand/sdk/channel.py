@@ -1,7 +1,10 @@
 """The engine's end of the socket to its agent.
 
 A frame is four bytes of length, big-endian, and a JSON header of that length; a header with ``body: n``
-is followed by n raw bytes. One thread reads; any thread writes.
+is followed by n raw bytes. Any thread writes, and one at a time reads. Between jobs that is the thread which
+waits for the next one, so nobody need be woken to begin it. While a job runs it is a thread that stands by:
+it looks every now and then whether anybody reads, and at once when something was asked that is answered. So
+a job that is over before it looks costs no change of threads, and a cancel waits no longer than for its look.
 
 At the end of the file the agent is gone, and with it every right to go on: the process exits at once.
 """
@@ -10,8 +13,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import queue
 import struct
 import threading
+from contextlib import suppress
 from typing import Any, Callable, Dict, Optional
 
 from farhand.errors import Conflict, FarhandError, Forbidden, NotFound
@@ -28,6 +33,12 @@ _LENGTH = struct.Struct(">I")
 _REFUSALS = {cls.code: cls for cls in (Conflict, Forbidden, NotFound)}
 _ORPHANED = 75
 """The exit code of an engine whose agent is gone."""
+
+LOOK_S = 0.02
+"""So often the thread that stands by looks whether anybody reads, while there are jobs."""
+
+_LOOKS_MAX = 25
+"""After so many looks without another job it looks no more until there is one."""
 
 
 def pack(kind: str, fields: Header) -> bytes:
@@ -64,15 +75,42 @@ class Channel:
         self._replies: Dict[str, _Waiting] = {}
         self._later: Dict[str, Handler] = {}
         self._numbers = itertools.count(1)
+        self._stream: Any = None
+        self._reading = threading.Lock()
+        """Held by who reads."""
+        self._next: Any = None
+        """What wakes the thread that is to read after the one that does now."""
+        self._listening = False
+        self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._left = 0
+        self._parked = False
         on_fork(self._after_fork)
 
     def on(self, kind: str, handler: Handler) -> None:
-        """Call ``handler`` on the reading thread for every frame of a type."""
+        """Call ``handler`` on whichever thread reads for every frame of a type."""
         self._handlers[kind] = handler
 
     def start(self) -> None:
-        """Begin to read."""
-        threading.Thread(target=self._read, name="farhand-channel", daemon=True).start()
+        """Have it read from now on."""
+        self._stream = open(self._fd, "rb", closefd=False)  # noqa: SIM115 - it ends with the process
+        threading.Thread(target=self._stand_by, name="farhand-channel", daemon=True).start()
+
+    def read_until(self, enough: Callable[[], bool]) -> None:
+        """Read in this thread until ``enough()``. Nothing may interrupt it: half a frame would be lost."""
+        while not enough():
+            turn = threading.Lock()
+            turn.acquire()
+            self._next = turn
+            if self._reading.acquire(blocking=False):
+                self._next = None
+                while not enough():
+                    self._read_one()
+                self._reading.release()
+            else:
+                turn.acquire()
+        self._left += 1
+        if self._parked:  # after the count: it looks at that after it has said so
+            self._kicks.put(None)
 
     @uninterrupted
     def send(self, kind: str, /, **fields: Any) -> None:
@@ -81,6 +119,8 @@ class Channel:
         with self._writing:
             while frame:
                 frame = frame[os.write(self._fd, frame) :]
+        if not self._listening and (kind == "request" or fields.get("urgent")):
+            self._kicks.put(None)  # what is said so is answered
 
     def request(self, kind: str, args: Header) -> Any:
         """Ask the agent and wait for the body of its reply. Raises `FarhandError` with its refusal."""
@@ -97,7 +137,7 @@ class Channel:
         return header.get("body")
 
     def request_later(self, kind: str, args: Header, arrived: Handler) -> Callable[[], None]:
-        """Ask the agent; ``arrived`` gets its reply, on the reading thread. Returns what forgets that."""
+        """Ask the agent; ``arrived`` gets its reply, on the thread that reads. Returns what forgets that."""
         number = str(next(self._numbers))
         self._later[number] = arrived
         self.send("request", id=number, kind=kind, args=args)
@@ -117,15 +157,42 @@ class Channel:
             waiting.header = header
             waiting.arrived.set()
 
-    def _read(self) -> None:
-        stream = open(self._fd, "rb", closefd=False)  # noqa: SIM115 - it ends with the process
+    def _read_one(self) -> None:
+        header = read_frame(self._stream)
+        if header is None:
+            os._exit(_ORPHANED)
+        handler = self._handlers.get(header.get("type", ""))
+        if handler is not None:
+            handler(header)
+
+    def _stand_by(self) -> None:
+        left, looks = 0, 0
         while True:
-            header = read_frame(stream)
-            if header is None:
-                os._exit(_ORPHANED)
-            handler = self._handlers.get(header.get("type", ""))
-            if handler is not None:
-                handler(header)
+            if looks > _LOOKS_MAX:
+                self._park(left)
+                looks = 0
+            with suppress(queue.Empty):
+                self._kicks.get(timeout=LOOK_S)
+            left, looks = self._left, looks + 1 if self._left == left else 0
+            if self._reading.acquire(blocking=False):
+                self._read_on()
+
+    def _park(self, left: int) -> None:
+        """Look no more before another job begins than those that were counted."""
+        self._parked = True
+        if self._left == left:
+            self._kicks.get()
+        self._parked = False
+
+    def _read_on(self) -> None:
+        """Read until another thread waits for its turn."""
+        self._listening = True
+        while self._next is None:
+            self._read_one()
+        turn, self._next = self._next, None
+        self._listening = False
+        self._reading.release()
+        turn.release()
 
     def _after_fork(self) -> None:
         self._writing = threading.Lock()

@@ -80,6 +80,7 @@ class Engine:
         self._channel.send("ready", **where, paths=self._base_path)
         retire = False
         while True:
+            self._channel.read_until(lambda: not self._jobs.empty())
             header = self._jobs.get()
             if header is None:
                 self._quit(retire)
