@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from farhand_worker import protocol
@@ -22,6 +23,7 @@ from ..lifecycle import Ending
 from ..model import SERVICE, Job
 from ..resources import Capacity
 from ..store import Store
+from ..store.answers import Answer
 from ..store.claims import Claim
 from ..store.jobs import Leased
 from .bus import Bus, Notice
@@ -94,6 +96,7 @@ class HandOver:
         self._handed_over = handed_over
         self._promised: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._leasing: set[Answer[None]] = set()
 
     def promised_of(self, flow: str) -> int:
         """How many runs of a flow are promised a worker and not handed over yet."""
@@ -107,8 +110,8 @@ class HandOver:
 
     async def settle(self) -> None:
         """Wait for what is under way, and for what comes of it."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks or self._leasing:
+            await asyncio.gather(*self._tasks, *self._leasing, return_exceptions=True)
 
     # ------------------------------------------------------------ promises
 
@@ -125,21 +128,27 @@ class HandOver:
         return Grant(job, chosen, chosen.member.link, behind=behind, follows=behind is None)
 
     def begin(self, grants: list[Grant]) -> None:
-        """Make the leases, and hand the jobs over."""
-        self.in_background(self._lease(grants))
+        """Make the leases, and hand the jobs over in the turn in which their commit is heard of."""
+        leased = self._store.jobs.lease([grant.claim for grant in grants], time.time())
+        settled = leased.then(partial(self._leased, grants))
+        self._leasing.add(settled)
+        settled.follow(self._leasing.discard)
 
-    async def _lease(self, grants: list[Grant]) -> None:
+    def _leased(self, grants: list[Grant], answer: Answer[tuple[Leased | None, ...]]) -> None:
         try:
-            leased = await self._store.jobs.lease([grant.claim for grant in grants], time.time())
+            leased = answer.result()
         except Exception:  # whatever it was: the jobs have left the queue, and nothing else puts them back
             log.exception("job %s could not be leased, trying again", grants[0].job.id)
             for grant in grants:
                 self.withdraw(grant)
-            await asyncio.sleep(RETRY_S)
-            for grant in grants:
-                self.put_back(grant.job)
+            self.in_background(self._put_back_later(grants))
         else:
             self.finish_all(grants, leased)
+
+    async def _put_back_later(self, grants: list[Grant]) -> None:
+        await asyncio.sleep(RETRY_S)
+        for grant in grants:
+            self.put_back(grant.job)
 
     def finish_all(self, grants: Sequence[Grant], leased: Sequence[Leased | None]) -> None:
         """The store has decided on several grants. Who watches the run of calls is told once."""

@@ -26,7 +26,8 @@ from ..model import (
 )
 from ..sdk import parameters
 from ..sdk.ids import Random, first_id, new_id
-from ..store import Store
+from ..store import Leased, Store
+from ..store.answers import Answer
 from ..store.nested import Part
 from ..store.runs import Wanted
 from ..store.seeds import FAILURE, Seed
@@ -179,17 +180,25 @@ class Runs:
     async def _start(
         self, dispatcher: Dispatcher, run: Run, job: Job, grant: Grant, told: Told | None
     ) -> Run:
-        """Store a run that a worker is free for, with the lease of its job."""
-        try:
-            leased = await self._store.runs.start(run, job, grant.claim, None if told is None else told.entry)
-        except BaseException:  # whatever it was, a cancellation too: the promise is taken back
-            dispatcher.drop(grant)
-            raise
-        if told is not None:
-            told.written = True
-        self._consequences.tell_start(run)
-        dispatcher.started(grant, leased)
-        return run
+        """Store a run that a worker is free for, with the lease of its job.
+
+        It is handed over in the turn in which its commit is heard of, whoever asked for it, and also where
+        they have given up meanwhile.
+        """
+
+        def follow(answer: Answer[Leased | None]) -> Run:
+            try:
+                leased = answer.result()
+            except Exception:  # whatever it was, the promise is taken back
+                dispatcher.drop(grant)
+                raise
+            if told is not None:
+                told.written = True
+            self._consequences.tell_start(run)
+            dispatcher.started(grant, leased)
+            return run
+
+        return await self._store.runs.start(run, job, grant.claim, told and told.entry).then(follow)
 
     async def get(self, id: str) -> Run:
         """The run of an id, or of the start of one."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..model import Job, Json
 from ..resources import Capacity, lacks, taken, to_go_on
+from .answers import Answer
 from .changes import Changes, Effects, Leased
 from .claims import Claim, settle_claims
 from .database import Database
@@ -55,14 +56,15 @@ class Jobs:
 
         return await self._database.write(write)
 
-    async def lease(self, claims: Sequence[Claim], now: float) -> tuple[Leased | None, ...]:
+    def lease(self, claims: Sequence[Claim], now: float) -> Answer[tuple[Leased | None, ...]]:
         """Hand queued jobs to workers, each under a new lease, with the devices that it asks for.
 
         None for a job that is not queued (any more), where what it needs is not free in the worker's
         capacity, or where as many runs of its flow are under way as it allows. All is summed up from live
-        leases in this very transaction, so there is no counter that could leak.
+        leases in this very transaction, so there is no counter that could leak. The writer has it when this
+        returns.
         """
-        return await self._database.write(
+        return self._database.submit(
             lambda connection: settle_claims(connection, Effects(), Placements(connection), claims, now)
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from farhand.engine import handover as handover_module
 from farhand.engine.member import ONLINE
 from farhand.errors import StoreFailed
 from farhand.model import Ask, Job, JobSettings
+from farhand.store.answers import Answer, succeeded
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_hello
 from tests.unit.engine.world import World
@@ -152,8 +154,8 @@ async def test_a_claim_that_the_store_refuses_is_looked_at_again(
     await world.attach()
     queued, cancelled = await world.start_run(age_at=1.0), await world.start_run(age_at=2.0)
 
-    async def no_lease(claims: list[Any], _: float) -> tuple[None, ...]:
-        return (None,) * len(claims)
+    def no_lease(claims: list[Any], _: float) -> Answer[tuple[None, ...]]:
+        return succeeded((None,) * len(claims))
 
     monkeypatch.setattr(world.store.jobs, "lease", no_lease)
     await world.store.runs.cancel(cancelled.run, 2.0)
@@ -169,8 +171,8 @@ async def test_a_claim_that_cannot_even_be_looked_at_keeps_the_job(
     await world.attach()
     job = await world.start_run()
 
-    async def no_lease(claims: list[Any], _: float) -> tuple[None, ...]:
-        return (None,) * len(claims)
+    def no_lease(claims: list[Any], _: float) -> Answer[tuple[None, ...]]:
+        return succeeded((None,) * len(claims))
 
     async def broken(_: str) -> None:
         raise OSError("the disk is gone")
@@ -179,6 +181,23 @@ async def test_a_claim_that_cannot_even_be_looked_at_keeps_the_job(
     monkeypatch.setattr(world.store.jobs, "get", broken)
     await world.hand_over()
     assert [queued.id for queued in world.queue.heads()] == [job.id]
+
+
+async def test_a_job_is_handed_over_in_the_turn_in_which_its_lease_is_heard_of(world: World) -> None:
+    await world.start_run()
+    _, link = await world.attach()
+    sent, submit = list[int](), world.store.database.submit
+
+    def noting(operation: Any) -> Answer[Any]:
+        answer = submit(operation)
+        answer.follow(lambda _: asyncio.get_running_loop().call_soon(lambda: sent.append(len(link.sent))))
+        return answer
+
+    world.store.database.submit = noting  # type: ignore[method-assign]
+    before = len(link.sent)
+    await world.hand_over()
+    await asyncio.sleep(0)
+    assert sent == [before + 1]
 
 
 async def test_a_session_that_closes_while_the_lease_is_made_costs_nothing(world: World) -> None:

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from anyio import wait_all_tasks_blocked
 
 from farhand.engine import attachment, rescuer
 from farhand.engine.audit import Told
@@ -302,6 +303,25 @@ async def test_a_worker_is_free_again_when_its_run_could_not_be_stored(
     monkeypatch.undo()
     await world.wakeup.wait(0)
     await runs.start("fit", {"lr": 0.1})
+    assert len(link.of(protocol.Assign)) == 1
+
+
+async def test_a_run_is_handed_over_also_when_whoever_asked_for_it_has_given_up(
+    runs: Runs, world: World
+) -> None:
+    """It is stored with its lease then, and nobody else would send it."""
+    _, link = await ready(world)
+    asked = await runs.prepare("fit", {"lr": 0.1})
+    gate = threading.Event()
+    busy = world.store.database.submit(lambda _: gate.wait(10))
+    starting = asyncio.create_task(runs._create(*asked))
+    await wait_all_tasks_blocked()
+    starting.cancel()
+    await wait_all_tasks_blocked()
+    gate.set()
+    await busy
+    await world.store.database.write(lambda _: None)
+    assert starting.cancelled()
     assert len(link.of(protocol.Assign)) == 1
 
 
