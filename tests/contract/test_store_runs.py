@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from farhand.model import Ask, Job, JobSettings, Run
 from farhand.resources import Capacity
 from farhand.sdk.ids import new_id
 from farhand.store.claims import Claim
+from farhand.store.leases import lease_numbers
 from farhand.store.runs import Wanted, columns_for
 from tests.harness.stores import handed
 
@@ -138,6 +140,30 @@ async def test_lease_numbers_are_never_given_twice(story):
     jobs = [await story.run() for _ in range(30)]
     leases = await asyncio.gather(*(story.lease(job) for job in jobs))
     assert len({leased.job.lease for leased in leases}) == 30
+
+
+async def test_lease_numbers_go_on_after_what_was_undone_and_in_a_store_that_is_opened_again(
+    open_store, tell
+):
+    given = []
+
+    def undone(connection):
+        given.extend(lease_numbers(connection, 5))
+        raise ValueError
+
+    for _ in range(2):
+        store = await open_store()
+        story = tell(store)
+        story._ids = itertools.count(len(given) + 1)
+        for _ in range(3):
+            given.append((await story.lease(await story.run())).job.lease)
+            kept = len(given)
+            with pytest.raises(ValueError):
+                await store.database.write(undone)
+            del given[kept:]  # nobody has heard of them
+        await store.close()
+    assert given == sorted(set(given))
+    assert len(given) == 6
 
 
 async def test_a_worker_gets_no_more_jobs_than_it_has_slots(story):

@@ -25,18 +25,29 @@ from .tasks import outcome_body
 
 _ALIKE_MAX = 256
 _encode = msgspec.json.Encoder().encode
-_PLACED = Variants(
-    sqlite=f"SELECT {TASK_RUNS.columns} FROM task_runs"
-    " WHERE run = ? AND key IN (SELECT value FROM json_each(?))",
-    postgresql=f"SELECT {TASK_RUNS.columns} FROM task_runs"
-    " WHERE run = ? AND key IN (SELECT jsonb_array_elements_text(?::jsonb))",
+_PLACED = (
+    f"SELECT latest.number, {TASK_RUNS.of('t')}"
+    " FROM (SELECT max(number) AS number FROM task_runs WHERE run = ?) AS latest"
+    " LEFT JOIN task_runs AS t ON t.run = ? AND t.key"
+)
+"""The last number of a run's task runs, and what there is of the calls by some keys."""
+_ONE = f"{_PLACED} = ?"
+_MORE = Variants(
+    sqlite=f"{_PLACED} IN (SELECT value FROM json_each(?))",
+    postgresql=f"{_PLACED} IN (SELECT jsonb_array_elements_text(?::jsonb))",
 )
 
 
-def placed_before(connection: Connection, run: str, keys: Sequence[str]) -> dict[str, TaskRun]:
-    """What the store has of calls by these keys."""
-    rows = connection.execute(_PLACED, (run, to_json(keys))).fetchall()
-    return {task.key: task for task in map(TASK_RUNS.load, rows)}
+def placed_before(connection: Connection, run: str, keys: Sequence[str]) -> tuple[int, dict[str, TaskRun]]:
+    """The last number of the run's task runs, and what the store has of calls by these keys."""
+    if len(keys) == 1:
+        rows = connection.execute(_ONE, (run, run, keys[0])).fetchall()
+    else:
+        rows = connection.execute(_MORE, (run, run, to_json(keys))).fetchall()
+    last = int(rows[0][0] or 0)
+    if rows[0][1] is None:  # there is none of them
+        return last, {}
+    return last, {task.key: task for row in rows for task in [TASK_RUNS.load(row[1:])]}
 
 
 def place_call(

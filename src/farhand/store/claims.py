@@ -133,8 +133,7 @@ class _Settlement:
     def _number(self) -> int:
         """The next lease number: there is one for each claim, taken when the first is made."""
         if not self._numbers:
-            first = lease_numbers(self._connection, len(self._claims))
-            self._numbers = range(first, first + len(self._claims))
+            self._numbers = lease_numbers(self._connection, len(self._claims))
         number, self._numbers = self._numbers[0], self._numbers[1:]
         return number
 
@@ -151,7 +150,8 @@ class _Settlement:
         self._runs |= take_runs(self._connection, runs, self._now)
         add_attempts(self._connection, self._together, self._now)
         for job in calls:
-            follow_call(self._connection, job, self._now)
+            if job.nested is not None:
+                follow_call(self._connection, job, self._now)
 
     def _leased(self, job: Job) -> Leased:
         return leased(self._connection, job, self._runs.get(job.id), job.id in self._retrying)

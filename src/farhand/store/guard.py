@@ -65,16 +65,23 @@ class Connection:
 
     def __init__(self) -> None:
         self._vetted: set[str] = set()
+        self.reserved = range(
+            0
+        )  # lease numbers that this transaction, or one before it, has taken from the store
 
     def execute(self, sql: str | Variants, parameters: Sequence[Any] = ()) -> Cursor:
         """Run one statement; one that was looked at before goes a short way."""
-        if type(sql) is str and sql in self._vetted and self._active():
-            return self._execute(sql, parameters)
-        return self._execute(self._vetted_text(sql), parameters)
+        text = sql if type(sql) is str else getattr(sql, self.dialect)
+        if text not in self._vetted or not self._active():
+            self._vet(text)
+        return self._execute(text, parameters)
 
     def executemany(self, sql: str | Variants, parameters: Iterable[Sequence[Any]]) -> Cursor:
         """Run one statement for each row of parameters; the cursor's rowcount is their sum."""
-        return self._executemany(self._vetted_text(sql), parameters)
+        text = sql if type(sql) is str else getattr(sql, self.dialect)
+        if text not in self._vetted or not self._active():
+            self._vet(text)
+        return self._executemany(text, parameters)
 
     def executescript(self, _script: str) -> NoReturn:
         """Refused: a script commits whatever is under way."""
@@ -89,10 +96,9 @@ class Connection:
     def _active(self) -> bool:
         raise NotImplementedError
 
-    def _vetted_text(self, sql: str | Variants) -> str:
-        text = sql if isinstance(sql, str) else getattr(sql, self.dialect)
-        self._vet(text)
-        return text
+    def forget_reserved(self) -> None:
+        """What was taken from the store may be undone, and is not given to anybody."""
+        self.reserved = range(0)
 
     def _vet(self, sql: str) -> None:
         if not self._active():

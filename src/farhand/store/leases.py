@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +24,10 @@ from .guard import Connection
 from .rows import ATTEMPTS, JOBS
 
 
+RESERVED = 64
+"""So many lease numbers are taken from the store at once."""
+
+
 class Room:
     """What the live leases of a worker take: those in the store, and those of the transaction that are not
     written yet (`add`). Those who share a slot are a line, by the lease under which it was taken."""
@@ -36,16 +39,15 @@ class Room:
         self._running = set[int]()
         self._blocked: list[int] = []
         self._asks: dict[int, set[Any]] = {}
-        for row, count in Counter(connection.execute(_LINES, (worker,)).fetchall()).items():
-            line, ask, blocked, depth, kind = row
+        for line, ask, blocked, depth, kind in connection.execute(_LINES, (worker,)).fetchall():
             if kind != SERVICE:
-                self._note(int(line), None if blocked else JOBS.read("ask", ask), [int(depth)] * count)
+                self._note(int(line), None if blocked else JOBS.read("ask", ask), int(depth))
 
-    def _note(self, line: int, ask: Ask | None, depths: list[int]) -> None:
-        """Count some who have a slot; without ``ask`` they are blocked, and have given it back."""
+    def _note(self, line: int, ask: Ask | None, depth: int) -> None:
+        """Count one who has a slot; without ``ask`` it is blocked, and has given it back."""
         self._asks.setdefault(line, set()).add(ask)
         if ask is None:
-            self._blocked += depths
+            self._blocked.append(depth)
         else:
             self._running.add(line)
 
@@ -54,7 +56,7 @@ class Room:
         if not written:
             self._added.append((job.line, Lease(job.ask, job.devices, depth=job.depth)))
         if job.kind != SERVICE:
-            self._note(job.line, job.ask, [job.depth])
+            self._note(job.line, job.ask, job.depth)
 
     def may_join(self, ask: Ask, line: int) -> bool:
         """Whether those who share a slot ask for the same, and none of them has given it back."""
@@ -106,12 +108,22 @@ def live_runs_of(connection: Connection, flow: str) -> int:
     return int(row[0])
 
 
-def lease_numbers(connection: Connection, count: int) -> int:
-    """Take the next lease numbers; the first of them. One that is not used is nobody's."""
-    row = connection.execute(
-        "UPDATE meta SET lease = lease + ? WHERE id = 1 RETURNING lease", (count,)
-    ).fetchone()
-    return int(row[0]) - count + 1
+def lease_numbers(connection: Connection, count: int) -> range:
+    """Take the next lease numbers. One that is not used is nobody's.
+
+    The store's counter is moved on by many at once, in the transaction that uses the first of them; the rest
+    are for those that follow, unless that transaction or a later one is undone: then they are nobody's either.
+    """
+    reserved = connection.reserved
+    if len(reserved) < count:
+        taken = max(count, RESERVED)
+        row = connection.execute(
+            "UPDATE meta SET lease = lease + ? WHERE id = 1 RETURNING lease", (taken,)
+        ).fetchone()
+        last = int(row[0])
+        reserved = range(last - taken + 1, last + 1)
+    connection.reserved = reserved[count:]
+    return reserved[:count]
 
 
 def place_of(
@@ -145,7 +157,7 @@ def columns_of_lease(
 ) -> dict[str, Any] | None:
     """What a new lease of its own makes of a job; None where `Jobs.lease` says so."""
     place = place_of(connection, job, Room(connection, worker), capacity, fell_back)
-    return None if place is None else leased_as(job, worker, lease_numbers(connection, 1), place)
+    return None if place is None else leased_as(job, worker, lease_numbers(connection, 1)[0], place)
 
 
 def leased_as(job: Job, worker: str, lease: int, place: dict[str, Any]) -> dict[str, Any]:

@@ -144,6 +144,7 @@ class PostgresSession:
 
     def rollback(self) -> None:
         """Forget what was written."""
+        self.guarded.forget_reserved()
         if self.active:
             try:
                 self.connection.execute(b"ROLLBACK")
@@ -157,6 +158,7 @@ class PostgresSession:
 
     def undo(self) -> None:
         """Forget what the operation wrote."""
+        self.guarded.forget_reserved()
         self.connection.execute(b"ROLLBACK TO operation")
         self.keep()
 

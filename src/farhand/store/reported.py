@@ -77,7 +77,15 @@ class Reported(Batch):
         """Read what the store has of the calls these events name."""
         super().load(events)
         keys = [event.key for event in events if type(event) is Call]
-        self.placed = placed_before(self.connection, self.run, keys) if keys else {}
+        self.placed = {}
+        if keys:
+            self.look_up(keys)
+
+    def look_up(self, keys: list[str]) -> None:
+        """Read what the store has of placed calls, and the number of the last call in it."""
+        last, found = placed_before(self.connection, self.run, keys)
+        self.placed |= found
+        self.tasks.go_on_from(last)
 
     def flush(self) -> None:
         """Write what has gathered, and the calls that were placed."""
@@ -208,7 +216,7 @@ def _on_service(batch: Reported, event: ServiceState) -> None:
 def _on_call(batch: Reported, event: Call) -> None:
     if batch.tasks.gathered:  # they have their numbers first, and one may be of this very key
         batch.flush()
-        batch.placed |= placed_before(batch.connection, batch.run, [event.key])
+        batch.look_up([event.key])
     place_call(batch, batch.placements, batch.held, event, batch.placed, batch.retrying)
 
 

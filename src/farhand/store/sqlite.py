@@ -26,6 +26,9 @@ _PRAGMAS = (
     "PRAGMA journal_size_limit = 67108864",
 )
 
+_STATEMENTS_KEPT = 512
+"""Prepared statements of the connection that writes. Those that are asked for with a few rows at once are many."""
+
 _ENVIRONMENT = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -95,6 +98,7 @@ class SqliteSession:
 
     def rollback(self) -> None:
         """Forget what was written."""
+        self.guarded.forget_reserved()
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
 
@@ -104,6 +108,7 @@ class SqliteSession:
 
     def undo(self) -> None:
         """Forget what the operation wrote."""
+        self.guarded.forget_reserved()
         self.connection.execute("ROLLBACK TO operation")
         self.keep()
 
@@ -195,7 +200,13 @@ def _key_of(connection: sqlite3.Connection, table: str) -> str:
 def open_writing(path: Path) -> sqlite3.Connection:
     """The one connection that writes and checkpoints, in autocommit mode."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    connection = sqlite3.connect(
+        path,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=5.0,
+        cached_statements=_STATEMENTS_KEPT,
+    )
     try:
         for pragma in _PRAGMAS:
             connection.execute(pragma)

@@ -201,6 +201,10 @@ class TaskBatch:
         self._number += 1
         return self._number
 
+    def go_on_from(self, number: int) -> None:
+        """The last number in the store, as it was just read."""
+        self._number = number
+
     def forget_number(self) -> None:
         """Others may have given numbers away since."""
         self._number = None

@@ -20,9 +20,9 @@ from tests.harness.stores import handed
 
 pytestmark = pytest.mark.anyio
 
-WHOLE = {"flows", "workers", "tokens", "meta", "json_each", "events", "deletions", "counted"}
+WHOLE = {"flows", "workers", "tokens", "meta", "json_each", "events", "deletions", "counted", "latest"}
 """Small tables that are listed whole, the event log, which is paged along its primary key, and what a limited
-selection has found."""
+selection, or one of a single row, has found."""
 
 PARTIAL = {"jobs_queued", "jobs_held", "runs_of_scripts"}
 """Indexes of only the rows that are looked for; walking one of these is not a scan of the table."""
