@@ -149,7 +149,7 @@ async def test_lease_numbers_go_on_after_what_was_undone_and_in_a_store_that_is_
 
     def undone(connection):
         given.extend(lease_numbers(connection, 5))
-        raise ValueError
+        raise ValueError("undone")
 
     for _ in range(2):
         store = await open_store()
@@ -158,7 +158,7 @@ async def test_lease_numbers_go_on_after_what_was_undone_and_in_a_store_that_is_
         for _ in range(3):
             given.append((await story.lease(await story.run())).job.lease)
             kept = len(given)
-            with pytest.raises(ValueError):
+            with pytest.raises(ValueError, match="undone"):
                 await store.database.write(undone)
             del given[kept:]  # nobody has heard of them
         await store.close()

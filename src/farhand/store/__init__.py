@@ -10,7 +10,7 @@ One public method is one transaction. `Store` has an attribute a noun, each with
   `batch` what reports of jobs and of scripts have in common; `placements` and `returns` write placed calls
   and their ends together, `completions` those of runs, with what both have in common in `whole_ends`;
 - `claims` makes leases of what the dispatcher chose, `leases` says where there is room, `handovers` writes
-  them;
+  them; `asked` places and leases a call that is asked for alone;
 - `retention` is what deletes records, in small pieces;
 - `changes` is what a transaction tells its caller to act on, `rows` how records become rows.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -102,7 +103,7 @@ def _place(batch: Batch, parent: Job, event: Call, number: int, again: str) -> t
         refused = str(error)
     placed = TaskRun(
         parent.run, event.key, number, event.name, "queued", event.scope, event.index,
-        job=parent.id, placed=call.id, needs=_listed(event.needs), tags=_listed(event.tags),
+        job=parent.id, placed=call.id, needs=listed(event.needs), tags=listed(event.tags),
         nested=event.nested,
     )  # fmt: skip
     call, placed = _with_flow(batch, event, call, placed)
@@ -141,7 +142,8 @@ def _never_begun(
     return replace(call, state="ended"), placed
 
 
-def _listed(given: list[str] | None) -> tuple[str, ...] | None:
+def listed(given: list[str] | None) -> tuple[str, ...] | None:
+    """A list that an event may bring, as a record has it."""
     return tuple(given) if given else None
 
 
@@ -157,7 +159,22 @@ def _ask(text: bytes, requires_python: str) -> Ask:
     return replace(msgspec.json.decode(text, type=Ask), requires_python=requires_python, slots=1)
 
 
-def called_by(parent: Job, event: Call, job_id: str, now: float) -> Job:
+class Asking(NamedTuple):
+    """What a call takes from the job that asks for it."""
+
+    id: str
+    run: str
+    flow: str
+    bundle: str
+    ask: Ask
+    age_at: float
+    priority: int
+    depth: int
+    fingerprint: str
+    git: str
+
+
+def called_by(parent: Job | Asking, event: Call, job_id: str, now: float) -> Job:
     """The job of a placed call: as old and, unless it says otherwise, as urgent as what waits for it.
 
     Raises `msgspec.ValidationError` or UnicodeEncodeError where the call asks for what cannot be read.

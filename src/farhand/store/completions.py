@@ -57,7 +57,7 @@ class Completions:
         run, start, end = RUNS.load(columns), events[0], events[-1]
         if len(events) > 2:
             self._stream(run.id, events[1:-1])
-        at, reason = self._ends.add(job, lease, start, end), end.reason or end.state
+        at, reason = self._ends.add(job, lease, events), end.reason or end.state
         name = run.name if start.name is None else start.name
         self._move(run, worker, reason, end, name=name, host=start.host, started_at=start.at, ended_at=at)
         self._effects.released.append((job, int(lease), worker))

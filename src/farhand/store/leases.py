@@ -23,7 +23,6 @@ from ..resources import (
 from .guard import Connection
 from .rows import ATTEMPTS, JOBS
 
-
 RESERVED = 64
 """So many lease numbers are taken from the store at once."""
 
@@ -111,8 +110,8 @@ def live_runs_of(connection: Connection, flow: str) -> int:
 def lease_numbers(connection: Connection, count: int) -> range:
     """Take the next lease numbers. One that is not used is nobody's.
 
-    The store's counter is moved on by many at once, in the transaction that uses the first of them; the rest
-    are for those that follow, unless that transaction or a later one is undone: then they are nobody's either.
+    The store's counter is moved on by many at once, in the transaction that uses the first of them. The rest
+    are for those that follow, unless that transaction or a later one is undone: they are nobody's then.
     """
     reserved = connection.reserved
     if len(reserved) < count:

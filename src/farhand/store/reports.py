@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from farhand_worker.protocol import ProtocolViolation
+from farhand_worker.protocol import ENGINE, ProtocolViolation
 
 from ..errors import StaleLease
 from ..lifecycle import SENT_AHEAD, Ending
 from .answers import Answer
+from .asked import looks_asked, place_asked
 from .changes import Changes, Effects, Recorded
 from .claims import Claim, settle_claims
 from .completions import Completions
@@ -118,9 +119,12 @@ class Reports:
 
     async def recorded(self, job_id: str, lease: int) -> dict[str, int]:
         """The last event number recorded under a lease, by source."""
-        sql = "SELECT source, seq FROM recorded WHERE job = ? AND lease = ?"
+        sql = (
+            "SELECT source, seq FROM recorded WHERE job = ? AND lease = ?"
+            f" UNION ALL SELECT '{ENGINE}', whole FROM attempts WHERE lease = ? AND job = ? AND whole > 0"
+        )
         return await self._database.read(
-            lambda connection: dict(connection.execute(sql, (job_id, lease)).fetchall())
+            lambda connection: dict(connection.execute(sql, (job_id, lease, lease, job_id)).fetchall())
         )
 
     async def is_current(self, job_id: str, lease: int, worker: str | None = None) -> bool:
@@ -134,7 +138,8 @@ class Reports:
 
 
 _FIND = (
-    f"SELECT (SELECT seq FROM recorded WHERE job = ? AND lease = ? AND source = ?), {JOBS.of('j')}"
+    "SELECT coalesce((SELECT seq FROM recorded WHERE job = ? AND lease = ? AND source = ?),"
+    f" (SELECT whole FROM attempts WHERE lease = ? AND job = j.id)), {JOBS.of('j')}"
     f", {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id = ?"
 )
 """How much of one of a job's spools is recorded, the job, and its run."""
@@ -143,6 +148,10 @@ _FIND_ALL = (
     f" {JOBS.of('j')}, {RUNS.of('r')} FROM jobs j JOIN runs r ON r.id = j.run WHERE j.id IN"
 )
 """The same of several jobs, under the leases that they have."""
+_RECORD = (
+    "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
+    " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq"
+)
 _COLUMNS = JOBS.columns.split(", ")
 _RUN_AT = 1 + len(_COLUMNS)
 _KIND_AT, _DEPTH_AT, _LEASE_AT = map(_COLUMNS.index, ("kind", "depth", "lease"))
@@ -165,8 +174,15 @@ def _record_all(
     worker: str | None,
     claims: Sequence[Claim],
 ) -> Recorded:
+    if len(reports) == 1 and looks_asked(reports[0].events, claims):
+        report = reports[0]
+        asked = place_asked(connection, report[:4], report.events[0], claims[0], now, worker)
+        if asked is not None:
+            connection.execute(_RECORD, (*report[:3], report.first))
+            return Recorded((report.first,), asked[0], (asked[1],))
     effects, placements = Effects(), Placements(connection)
     seqs: list[int] = []
+    told: list[tuple[Any, ...]] = []
     for usual, alike in groupby(reports, key=_usual_end):
         together = list(alike)
         ends = None if usual is None else usual(connection, effects, now)
@@ -178,12 +194,12 @@ def _record_all(
             else:
                 placements.flush()
                 row = known.get(report[:3]) or _find(connection, report)
-                seqs.append(_record(connection, effects, placements, report, row, now, worker))
-    connection.executemany(
-        "INSERT INTO recorded (job, lease, source, seq) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT (job, lease, source) DO UPDATE SET seq = excluded.seq",
-        [(*report[:3], seq) for report, seq in zip(reports, seqs, strict=True) if seq >= report.first],
-    )
+                seq = _record(connection, effects, placements, report, row, now, worker)
+                seqs.append(seq)
+                if seq >= report.first:
+                    told.append((*report[:3], seq))
+    if told:
+        connection.executemany(_RECORD, told)
     leased = settle_claims(connection, effects, placements, claims, now)
     placements.flush()
     return Recorded(tuple(seqs), effects.freeze(), leased)
@@ -191,14 +207,15 @@ def _record_all(
 
 def _usual_end(report: Report) -> type[Returns | Completions] | None:
     """What records a report that looks like all there is of a job."""
-    if not is_return(report.first, report.events):
+    if report.source != ENGINE or not is_return(report.first, report.events):
         return None
     # The id of a placed call's job ends with the number of the call; who has another takes the longer way.
     return Returns if "." in report.job else Completions
 
 
 def _find(connection: Connection, report: Report) -> Row | None:
-    return connection.execute(_FIND, (*report[:3], report.job)).fetchone()
+    whole = report.lease if report.source == ENGINE else None
+    return connection.execute(_FIND, (*report[:3], whole, report.job)).fetchone()
 
 
 def _known(connection: Connection, reports: Sequence[Report]) -> dict[tuple[Any, ...], Row]:

@@ -64,7 +64,7 @@ class Returns:
         start, end = events[0], events[-1]
         if len(events) > 2:
             self._stream(run, events[1:-1], nested is not None)
-        at = self._ends.add(job, lease, start, end)
+        at = self._ends.add(job, lease, events)
         self._tasks.append((start.at, at, optional_json(end.value), run, key))
         effects = self._effects
         effects.released.append((job, int(lease), worker))

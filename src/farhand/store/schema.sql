@@ -117,6 +117,7 @@ CREATE INDEX jobs_of_run ON jobs (run, key);
 -- A call of a run has one open job, whoever asks for it and however often: its task run's key holds that.
 CREATE INDEX jobs_open ON jobs (run, parent_job) WHERE state <> 'ended' AND kind <> 'run';
 
+-- `whole` is the last number of the engine's spool where one report told all of it, which ended the attempt.
 CREATE TABLE attempts (
     lease INTEGER PRIMARY KEY,
     job TEXT NOT NULL REFERENCES jobs (id),
@@ -135,12 +136,13 @@ CREATE TABLE attempts (
     overlap_possible INTEGER NOT NULL,
     fingerprint TEXT NOT NULL DEFAULT '',
     git TEXT NOT NULL DEFAULT '',
-    environment TEXT NOT NULL DEFAULT ''
+    environment TEXT NOT NULL DEFAULT '',
+    whole INTEGER
 );
 CREATE INDEX attempts_of_job ON attempts (job, number);
 CREATE INDEX attempts_of_worker ON attempts (worker, leased_at);
 
--- The last event number recorded of each spool; written in the transaction that holds the event.
+-- The last event number recorded of each spool, if not `whole` has it; written in the transaction that holds the event.
 CREATE TABLE recorded (
     job TEXT NOT NULL REFERENCES jobs (id),
     lease INTEGER NOT NULL,

@@ -27,7 +27,7 @@ _PRAGMAS = (
 )
 
 _STATEMENTS_KEPT = 512
-"""Prepared statements of the connection that writes. Those that are asked for with a few rows at once are many."""
+"""Prepared statements of the connection that writes; those with a mark for each of several rows are many."""
 
 _ENVIRONMENT = frozenset(
     {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ..errors import IllegalTransition
@@ -17,13 +18,17 @@ class WholeEnds:
         self._attempts: list[tuple[Any, ...]] = []
         self._jobs: list[tuple[Any, ...]] = []
 
-    def add(self, job: str, lease: int, start: Any, end: Any) -> float:
-        """One has ended, as its `Started` and its `Result` say; when, which is not before it began."""
+    def add(self, job: str, lease: int, events: Sequence[Any]) -> float:
+        """One has ended, as its `Started` and its `Result` say; when, which is not before it began.
+
+        How many events there are is what is kept of its spool being recorded.
+        """
+        start, end = events[0], events[-1]
         at = max(end.at, start.at)
         self._attempts.append(
             (
                 start.at, start.host, start.python, start.pid, start.environment,
-                at, end.state, end.reason or end.state, end.message, lease,
+                at, end.state, end.reason or end.state, end.message, len(events), lease,
             )
         )  # fmt: skip
         self._jobs.append((start.at, job, lease))
@@ -36,7 +41,7 @@ class WholeEnds:
         advance(JOB, advance(JOB, "leased", "running"), "ended")
         self._connection.executemany(
             "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ?,"
-            " ended_at = ?, outcome = ?, reason = ?, message = ? WHERE lease = ?",
+            " ended_at = ?, outcome = ?, reason = ?, message = ?, whole = ? WHERE lease = ?",
             self._attempts,
         )
         ended = self._connection.executemany(
