@@ -57,7 +57,7 @@ def place_asked(
     row = connection.execute(_FIND, (source, job_id, lease, event.key)).fetchone()
     if row is None or number != (row[0] or 0) + 1 or worker not in (None, row[2]):
         return None
-    parent = Asking(*row[3:7], JOBS.read("ask", row[7]), *row[8:])
+    parent = Asking._make((*row[3:7], JOBS.read("ask", row[7]), *row[8:]))
     place_number = int(row[1] or 0) + 1
     call = called_by(parent, event, f"{parent.run}.{place_number}", now)
     if call.ask.flavor or call.settings.max_concurrent is not None or claim.run != parent.run:
