@@ -85,6 +85,37 @@ def test_an_event_waits_for_the_blobs_it_names_and_says_which(tmp_path: Path) ->
     assert missing == []
 
 
+DIGESTS = [f"sha256:{letter * 64}" for letter in "ab"]
+
+
+@pytest.mark.parametrize("named", [["a"], DIGESTS[:1], DIGESTS, [DIGESTS[0], 'x","y'], [DIGESTS[0] + '","x']])
+@pytest.mark.parametrize("body", [{}, {"at": 1}, {"args": {"digest": DIGESTS[1]}}, {"text": '},["sha256:'}])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_what_an_event_names_is_found_however_it_is_written(
+    tmp_path: Path, named: list[str], body: dict[str, object], separators: tuple[str, str]
+) -> None:
+    path = tmp_path / "spool"
+    path.write_text(json.dumps(["call", body, named], separators=separators) + "\n")
+    reader = SpoolReader(path)
+    reader.grow()
+    assert reader.next_batch(set(), final=False) == (None, named)
+    assert reader.next_batch(set(named), final=False)[1] == []
+
+
+def test_an_event_that_names_nothing_waits_for_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "spool"
+    ends = [
+        ["log", {"text": ['},["' + DIGESTS[0] + '"]]']}],
+        ["log", {}, []],
+        ["log", {"text": DIGESTS[:1]}, []],
+    ]
+    path.write_text("".join(json.dumps(end, separators=(",", ":")) + "\n" for end in ends))
+    reader = SpoolReader(path)
+    reader.grow()
+    batch, wanted = reader.next_batch(set(), final=False)
+    assert (batch and len(batch.lines), wanted) == (3, [])
+
+
 def test_what_later_events_name_is_wanted_ahead_a_few_at_a_time(tmp_path: Path) -> None:
     naming = [f'["artifact",{{"name":"x"}},["sha256:{number}"]]' for number in range(9)]
     reader = _spool(tmp_path / "s", _line("a"), *naming)

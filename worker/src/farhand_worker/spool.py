@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import deque
 from pathlib import Path
 from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tuple, Union
@@ -32,6 +33,9 @@ _STARTED_HEAD = b'["started"'
 _RESULT_HEAD = b'["result"'
 _COMPLETED_HEAD = b'["result",{"state":"completed",'
 _ARTIFACT_HEAD = b'["artifact"'
+_NAMED_HEAD, _NAMED_TAIL = b'},["', b'"]]'
+_NAMED = re.compile(rb'sha256:[0-9a-f]{64}(?:","sha256:[0-9a-f]{64})*')
+"""The digests at the end of a line, with what is between them."""
 _LINE_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
 
@@ -309,8 +313,14 @@ def _named_by_artifacts(lines: List[bytes]) -> Set[str]:
 
 
 def _digests(line: bytes) -> List[str]:
-    """The digests an event names. An event without them ends with its body, so it is not parsed."""
+    """The digests an event names. An event without them ends with its body, so it is not parsed.
+
+    Nor is one that ends with them as engines write them: a line that waits is looked at again and again.
+    """
     if not line.endswith(b"]]"):
         return []
+    named = line[line.rfind(_NAMED_HEAD) + len(_NAMED_HEAD) : -len(_NAMED_TAIL)]
+    if line.endswith(_NAMED_TAIL) and _NAMED.fullmatch(named):
+        return named.decode().split('","')
     event = json.loads(line)
     return [str(digest) for digest in event[2]] if len(event) > 2 else []
