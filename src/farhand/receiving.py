@@ -12,6 +12,8 @@ import select
 import socket
 from collections.abc import Callable, Sequence
 
+from .sendfile import in_thread
+
 BODY = "farhand.body"
 """The extension of ASGI by which an application has a large body poured; what it says is who pours it."""
 
@@ -44,7 +46,7 @@ class Reception:
 
         Raises `Cut`, and what those raise. No thread is at it any more when this returns.
         """
-        while not await _turn(lambda: self._take(write, end)):
+        while not await in_thread(lambda: self._take(write, end)):
             await self._readable()
 
     def _take(self, write: Write, end: Callable[[], object]) -> bool:
@@ -95,13 +97,3 @@ class Reception:
             await ready.wait()
         finally:
             loop.remove_reader(self._connection)
-
-
-async def _turn(work: Callable[[], bool]) -> bool:
-    """What a thread returns that does some work. A cancellation waits for it: it does not take long."""
-    turn = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(turn)
-    except asyncio.CancelledError:
-        await asyncio.wait({turn})
-        raise

@@ -6,12 +6,18 @@ What the framework would do instead costs several copies of every byte, on the e
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import select
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 TURN_BYTES_MAX = 16 * 1024 * 1024
 """A thread sends no more than this at a stretch: others wait for one too."""
+
+T = TypeVar("T")
 
 _CALL_BYTES_MAX = 4 * 1024 * 1024
 _PATIENCE_MS = 5
@@ -26,26 +32,31 @@ async def send_file(path: Path, size: int, to: int) -> None:
 
     Raises OSError: when the file cannot be read or is shorter, or when the connection has ended.
     """
-    to = os.dup(to)  # stays ours, whatever becomes of the connection meanwhile
+    with contextlib.ExitStack() as open_ones:
+        to = os.dup(to)  # stays ours, whatever becomes of the connection meanwhile
+        open_ones.callback(os.close, to)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # it was looked at just before
+        open_ones.callback(os.close, file)
+        sent = 0
+        while (sent := sent + await in_thread(partial(_push, file, to, sent, size - sent))) < size:
+            await _writable(to)
+
+
+async def in_thread(turn: Callable[[], T]) -> T:
+    """What a thread returns. A cancellation waits for it, which is short: what it uses is closed then."""
+    running = asyncio.get_running_loop().run_in_executor(None, turn)
     try:
-        file = await asyncio.to_thread(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            sent = 0
-            while sent < size:
-                more = await asyncio.to_thread(_push, file, to, sent, min(size - sent, TURN_BYTES_MAX))
-                sent += more
-                if sent < size:
-                    await _writable(to)
-        finally:
-            os.close(file)
-    finally:
-        os.close(to)
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
 
 
-def _push(file: int, to: int, start: int, count: int) -> int:
-    """Send as much as is taken without long waits; how much that was."""
+def _push(file: int, to: int, start: int, left: int) -> int:
+    """Send as much as is taken without long waits, and no more than a turn; how much that was."""
     ready = select.poll()
     ready.register(to, select.POLLOUT)
+    count = min(left, TURN_BYTES_MAX)
     sent = 0
     while sent < count:
         try:
