@@ -88,7 +88,8 @@ class Api(FastAPI):
         own = [*(group.router for group in (health, prometheus, *PAGES))]
         self.table = Table([*((API, group.router) for group in _GROUPS), *(("", group) for group in own)])
         self.router.routes.append(self.table)
-        self._entrance = Quick(super().__call__, Guard(self, settings), self.state)
+        guard = Guard(self, settings)
+        self._entrance = Quick(QuickArtifacts(super().__call__, guard, self), guard, self.state)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -118,11 +119,9 @@ def create_app(services: Services, settings: WebSettings | None = None) -> Api:
     app.state.templates = environment()
     handlers.install(app)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    quick_artifacts: Any = QuickArtifacts
     audited: Any = audit.Audited
     proxied: Any = Proxied
     guard: Any = Guard
-    app.add_middleware(quick_artifacts)
     app.add_middleware(audited)
     app.add_middleware(proxied)
     app.add_middleware(guard, settings=settings)

@@ -1,7 +1,7 @@
 """The requests that carry a worker's values, answered without the framework's machinery.
 
-`QuickArtifacts` stands before the router and answers by the routes of `artifacts`, which stay the ones that
-are described. Whatever is not plainly such a request (a header that cannot be read) goes on to the router.
+`QuickArtifacts` stands before the application and answers by the routes of `artifacts`, which stay the ones
+that are described. Whatever is not plainly such a request (a header that cannot be read) goes on to them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from fastapi import FastAPI
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,7 +23,9 @@ from ..engine.services import Services
 from ..errors import FarhandError
 from .access import Requirement
 from .artifacts import find_artifact, read_artifact, write_artifact
+from .guard import Guard, with_headers
 from .handlers import answer
+from .problems import internal
 
 _PATH = re.compile(r"/api/v1/artifacts/([^/]+)")
 _LEASE = re.compile(r"[0-9]{1,18}")
@@ -53,35 +57,44 @@ _ANSWERS: dict[str, tuple[Any, Requirement, _Answer]] = {
 
 
 class QuickArtifacts:
-    """An ASGI layer around the application's routes, inside the audit log's."""
+    """An ASGI layer around the whole application ``app``, which goes on with ``application``."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, application: ASGIApp, guard: Guard, app: FastAPI) -> None:
+        self._application = application
+        self._guard = guard
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" else None
-        if found is None or scope["method"] not in _ANSWERS or scope.get("root_path"):
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        claim = _claim_of(request)
-        if claim is None:
-            await self._app(scope, receive, send)
+        digest = self._digest_in(scope)
+        claim = None if digest is None else _claim_of(Headers(scope=scope))
+        if digest is None or claim is None or not self._guard.admits(scope):
+            await self._application(scope, receive, send)
             return
         route, may, answers = _ANSWERS[scope["method"]]
-        digest = found.group(1)
-        scope["endpoint"], scope["path_params"] = route, {"digest": digest}
+        named = {"app": self._app, "endpoint": route, "path_params": {"digest": digest}}
+        request = Request({**scope, **named}, receive)
+        sending = with_headers(send)
         try:
             identity = await may(request)
-            response = await answers(request, digest, scope["app"].state.services, identity, claim)
+            response = await answers(request, digest, self._app.state.services, identity, claim)
         except (FarhandError, HTTPException) as error:
             response = await answer(request, error)
-        await response(scope, receive, send)
+        except Exception:  # whatever it was: its log has it, as of any other request
+            await internal()(request.scope, receive, sending)
+            raise
+        await response(request.scope, receive, sending)
+
+    def _digest_in(self, scope: Scope) -> str | None:
+        """What the path of a request names; None for any that is not plainly one of these."""
+        if scope["type"] != "http" or scope["method"] not in _ANSWERS or scope.get("root_path"):
+            return None
+        found = _PATH.fullmatch(self._guard.inside(scope)["path"])
+        return None if found is None else found.group(1)
 
 
-def _claim_of(request: Request) -> Claim | None:
+def _claim_of(headers: Headers) -> Claim | None:
     """The job and lease that a request names; None when they do not read as such."""
-    lease = request.headers.get("farhand-lease", "")
+    lease = headers.get("farhand-lease", "")
     if _LEASE.fullmatch(lease) is None:
         return None
-    return Claim(request.headers.get("farhand-job"), int(lease))
+    return Claim(headers.get("farhand-job"), int(lease))

@@ -43,6 +43,8 @@ def _answer(directory: Path, lease: str, who: str | None, method: str, **asked: 
         ("GET", {"headers": {"Range": "bytes=2-4"}}),
         ("GET", {"path": "/api/v1/artifacts/sha256:../../x"}),
         ("GET", {"path": "/api/v1/artifacts/nothing"}),
+        ("GET", {"headers": {"Host": "elsewhere.example"}}),
+        ("PUT", {"content": CONTENT, "headers": {"Origin": "https://elsewhere.example"}}),
         ("HEAD", {}),
         ("HEAD", {"stored": False}),
         ("HEAD", {"headers": {"Farhand-Job": "other"}}),
@@ -74,3 +76,15 @@ def test_it_is_taken_for_readable_claims_alone(tmp_path: Path, monkeypatch: pyte
     for lease, status in ((QUICK, 418), (DESCRIBED, 200), ("", 422)):
         assert _answer(tmp_path / f"at{lease}", lease, WORKER, "GET")[0] == status
     assert taken == [digest_of(CONTENT)]
+
+
+def test_a_fault_of_our_own_is_told_as_such_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*_: Any) -> Any:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(quick_artifacts, "read_artifact", failing)
+    status, content, headers, _ = _answer(tmp_path, QUICK, WORKER, "GET")
+    assert (status, headers["x-content-type-options"]) == (500, "nosniff")
+    assert b"no space" not in content
