@@ -16,10 +16,10 @@ VALUE = "hunter22-s3cr3t/with+signs"
 
 
 @pytest.fixture
-def deployed_secret(deployment: Deployment) -> Deployment:
-    deployment.put("/secrets/db", {"value": VALUE})
-    deployment.put("/variables/region", {"value": "eu-west"})
-    return deployment
+def deployed_secret(standing: Deployment) -> Deployment:
+    standing.put("/secrets/db", {"value": VALUE})
+    standing.put("/variables/region", {"value": "eu-west"})
+    return standing
 
 
 def everything(deployment: Deployment, run_id: str) -> str:

@@ -19,91 +19,91 @@ def _cancel(deployment: Deployment, run_id: str) -> str:
 
 
 @pytest.mark.fault("1.9")
-def test_a_queued_run_is_cancelled_at_once(deployment: Deployment, tmp_path: Path) -> None:
-    run_id = deployment.start_run("waiting_there", path=str(tmp_path / "w"), gate=str(tmp_path / "g"))
-    assert _cancel(deployment, run_id) == "cancelled"
-    deployment.worker("box")
-    probe = deployment.start_run("ticking_there", path=str(tmp_path / "probe"), seconds=0.01)
-    deployment.wait_for_run(probe, "completed")
-    assert deployment.run(run_id)["state"] == "cancelled"
+def test_a_queued_run_is_cancelled_at_once(standing: Deployment, tmp_path: Path) -> None:
+    run_id = standing.start_run("waiting_there", path=str(tmp_path / "w"), gate=str(tmp_path / "g"))
+    assert _cancel(standing, run_id) == "cancelled"
+    standing.worker("late")
+    probe = standing.start_run("ticking_there", path=str(tmp_path / "probe"), seconds=0.01)
+    standing.wait_for_run(probe, "completed")
+    assert standing.run(run_id)["state"] == "cancelled"
     assert not (tmp_path / "w").exists(), "a cancelled run was run"
 
 
 @pytest.mark.fault("1.9")
-def test_a_run_is_cancelled_during_its_hand_off(deployment: Deployment, tmp_path: Path) -> None:
-    proxy = Proxy(deployment.port)
+def test_a_run_is_cancelled_during_its_hand_off(standing: Deployment, tmp_path: Path) -> None:
+    proxy = Proxy(standing.port)
     try:
-        deployment.worker("box", url=proxy.url)
+        standing.worker("handed", url=proxy.url)
         proxy.swallow(TO_WORKER, lambda message: message["type"] == "assign")
-        run_id = deployment.start_run("waiting_there", path=str(tmp_path / "w"), gate=str(tmp_path / "g"))
+        run_id = standing.start_run("waiting_there", path=str(tmp_path / "w"), gate=str(tmp_path / "g"))
         eventually(lambda: proxy.swallowed, what="the assign is on its way")
-        assert _cancel(deployment, run_id) in ("cancelling", "cancelled"), (
+        assert _cancel(standing, run_id) in ("cancelling", "cancelled"), (
             "or the hand-off was given up by then"
         )
-        deployment.wait_for_run(run_id, "cancelled")
+        standing.wait_for_run(run_id, "cancelled")
         assert not (tmp_path / "w").exists(), "a cancelled run was run"
     finally:
         proxy.close()
 
 
 @pytest.mark.fault("1.9")
-def test_a_running_run_is_cancelled_and_its_children_end(deployment: Deployment, tmp_path: Path) -> None:
+def test_a_running_run_is_cancelled_and_its_children_end(standing: Deployment, tmp_path: Path) -> None:
     """FAULTS B025, B034."""
-    deployment.worker("box")
+    standing.worker("parent")
     witness, children = tmp_path / "witness", tmp_path / "children"
-    run_id = deployment.start_run(
+    run_id = standing.start_run(
         "parent_there", path=str(witness), children=str(children), gate=str(tmp_path / "gate")
     )
     eventually(lambda: children.exists() and children.read_text().strip(), what="the child has called setsid")
-    assert _cancel(deployment, run_id) == "cancelling"
-    run = deployment.wait_for_run(run_id, "cancelled", within_s=FAST.grace_s + 5)
+    assert _cancel(standing, run_id) == "cancelling"
+    run = standing.wait_for_run(run_id, "cancelled", within_s=FAST.grace_s + 5)
     assert run["reason"] == "cancelled"
     eventually(lambda: not alive(int(children.read_text())), 2.0, "the child is gone")
-    assert len(deployment.attempts(run_id)) == 1
+    assert len(standing.attempts(run_id)) == 1
 
 
 @pytest.mark.fault("1.9")
 def test_a_run_that_ignores_everything_is_killed_after_the_grace(
-    deployment: Deployment, tmp_path: Path
+    standing: Deployment, tmp_path: Path
 ) -> None:
-    worker = deployment.worker("box", parallel=1)
+    worker = standing.worker("ignored", parallel=1)
     witness = tmp_path / "witness"
-    run_id = deployment.start_run("deaf", path=str(witness))
+    run_id = standing.start_run("deaf", path=str(witness))
     eventually(lambda: words(witness)["alive"] > 2, what="it runs")
     engines = worker.engines()
-    _cancel(deployment, run_id)
-    deployment.wait_for_run(run_id, "cancelled", within_s=FAST.grace_s + 5)
+    _cancel(standing, run_id)
+    standing.wait_for_run(run_id, "cancelled", within_s=FAST.grace_s + 5)
     assert words(witness)["asked"] >= 1, "it was never asked"
     assert not any(alive(pid) for pid in engines)
-    probe = deployment.start_run("ticking_there", path=str(tmp_path / "probe"), seconds=0.01)
-    deployment.wait_for_run(probe, "completed")
+    probe = standing.start_run("ticking_there", path=str(tmp_path / "probe"), seconds=0.01)
+    standing.wait_for_run(probe, "completed")
 
 
 @pytest.mark.fault("1.9")
 def test_a_run_whose_worker_is_lost_is_cancelled_when_the_lease_ends(
-    deployment: Deployment, tmp_path: Path
+    standing: Deployment, tmp_path: Path
 ) -> None:
     """FAULTS B007: never a silent yes."""
-    worker = deployment.worker("box")
+    worker = standing.worker("frozen")
     witness = tmp_path / "witness"
-    run_id = deployment.start_run("ticking_there", path=str(witness), seconds=60)
+    run_id = standing.start_run("ticking_there", path=str(witness), seconds=60)
     eventually(lambda: words(witness)["tick3"], what="the run ticks")
     worker.send(signal.SIGSTOP)
-    deployment.wait_for_worker("box", "lost")
-    assert _cancel(deployment, run_id) == "cancelling"
-    deployment.wait_for_run(run_id, "cancelled", within_s=FAST.lease_s + FAST.margin_s + 5)
+    standing.wait_for_worker("frozen", "lost")
+    assert _cancel(standing, run_id) == "cancelling"
+    standing.wait_for_run(run_id, "cancelled", within_s=FAST.lease_s + FAST.margin_s + 5)
     worker.send(signal.SIGCONT)
-    deployment.wait_for_worker("box", "online")
-    assert deployment.run(run_id)["state"] == "cancelled"
+    standing.wait_for_worker("frozen", "online")
+    assert standing.run(run_id)["state"] == "cancelled"
     assert words(witness)["begin"] == 1
 
 
 @pytest.mark.fault("1.11")
 def test_a_child_that_called_setsid_and_ignores_sigterm_ends_with_the_job(
-    deployment: Deployment, tmp_path: Path
+    standing: Deployment, tmp_path: Path
 ) -> None:
     """FAULTS B025, B032, B035."""
     children = tmp_path / "children"
-    run_id = deployment.start_run("abandoning", children=str(children))
-    assert deployment.wait_for_run(run_id, "completed")["result"] == "done"
+    run_id = standing.start_run("abandoning", children=str(children))
+    assert standing.wait_for_run(run_id, "completed")["result"] == "done"
     assert not alive(int(children.read_text())), "the child outlived its job"

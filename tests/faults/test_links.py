@@ -16,47 +16,47 @@ from tests.harness.witnesses import words
 
 
 @pytest.fixture
-def proxy(deployment: Deployment) -> Iterator[Proxy]:
-    """The link of the worker ``box``."""
-    link = Proxy(deployment.port)
+def proxy(standing: Deployment) -> Iterator[Proxy]:
+    """The link of the test's worker."""
+    link = Proxy(standing.port)
     yield link
     link.close()
 
 
 @pytest.mark.fault("1.6")
 def test_the_same_attempt_goes_on_when_the_link_is_cut_for_half_a_lease(
-    deployment: Deployment, proxy: Proxy, tmp_path: Path
+    standing: Deployment, proxy: Proxy, tmp_path: Path
 ) -> None:
-    deployment.worker("box", url=proxy.url)
+    standing.worker("half", url=proxy.url)
     witness = tmp_path / "witness"
-    run_id = deployment.start_run("ticking_there", path=str(witness), seconds=3)
+    run_id = standing.start_run("ticking_there", path=str(witness), seconds=3)
     eventually(lambda: words(witness)["tick3"], what="the run ticks")
     proxy.cut()
     time.sleep(FAST.lease_s / 2)
     proxy.heal()
-    run = deployment.wait_for_run(run_id, "completed")
-    assert len(deployment.attempts(run_id)) == 1
+    run = standing.wait_for_run(run_id, "completed")
+    assert len(standing.attempts(run_id)) == 1
     assert words(witness)["begin"] == 1
-    assert deployment.log_lines(run_id) == [f"tick {n}" for n in range(1, run["result"] + 1)]
+    assert standing.log_lines(run_id) == [f"tick {n}" for n in range(1, run["result"] + 1)]
 
 
 @pytest.mark.fault("1.6")
 def test_the_run_goes_on_from_its_last_checkpoint_when_the_link_is_cut_for_two_leases(
-    deployment: Deployment, proxy: Proxy, tmp_path: Path
+    standing: Deployment, proxy: Proxy, tmp_path: Path
 ) -> None:
-    worker = deployment.worker("box", url=proxy.url)
+    worker = standing.worker("two", url=proxy.url)
     witness, gate = tmp_path / "witness", tmp_path / "gate"
-    run_id = deployment.start_run("checkpointed_there", path=str(witness), gate=str(gate))
+    run_id = standing.start_run("checkpointed_there", path=str(witness), gate=str(gate))
     eventually(lambda: words(witness)["step2"], what="two steps are done")
-    eventually(lambda: len(deployment.items(f"/runs/{run_id}/tasks")) >= 2, what="both are recorded")
+    eventually(lambda: len(standing.items(f"/runs/{run_id}/tasks")) >= 2, what="both are recorded")
     engines = worker.engines()
     proxy.cut()
     time.sleep(2 * FAST.lease_s)
     gate.touch()
     proxy.heal()
-    assert deployment.wait_for_run(run_id, "completed")["result"] == [1, 2, 3]
+    assert standing.wait_for_run(run_id, "completed")["result"] == [1, 2, 3]
     assert words(witness) == {"step1": 1, "step2": 1, "step3": 1}
-    assert [a["outcome"] for a in deployment.attempts(run_id)] == ["lost", "completed"]
+    assert [a["outcome"] for a in standing.attempts(run_id)] == ["lost", "completed"]
     assert not set(engines) & set(worker.engines()), "the fenced engine lives"
 
 
@@ -65,42 +65,42 @@ def test_the_run_goes_on_from_its_last_checkpoint_when_the_link_is_cut_for_two_l
     ("direction", "kind"), [(TO_WORKER, "assign"), (TO_SERVER, "accepted")], ids=["assign", "accepted"]
 )
 def test_a_hand_off_of_which_a_message_is_lost_runs_once(
-    deployment: Deployment, proxy: Proxy, tmp_path: Path, direction: str, kind: str
+    standing: Deployment, proxy: Proxy, tmp_path: Path, direction: str, kind: str
 ) -> None:
     """FAULTS B018: a hand-off in flight is neither lost nor done twice."""
-    deployment.worker("box", url=proxy.url)
+    standing.worker(f"without-{kind}", url=proxy.url)
     witness, gate = tmp_path / "witness", tmp_path / "gate"
     proxy.swallow(direction, lambda message: kind in _kinds(message))
-    run_id = deployment.start_run("waiting_there", path=str(witness), gate=str(gate))
+    run_id = standing.start_run("waiting_there", path=str(witness), gate=str(gate))
     eventually(lambda: proxy.swallowed, what="it is lost")
     gate.touch()
-    assert deployment.wait_for_run(run_id, "completed")["result"] == "done"
+    assert standing.wait_for_run(run_id, "completed")["result"] == "done"
     assert [kind in _kinds(message) for message in proxy.swallowed] == [True]
     assert words(witness) == {"begin": 1, "end": 1}
 
 
 @pytest.mark.fault("1.8")
 def test_a_result_whose_acknowledgement_is_lost_is_recorded_once(
-    deployment: Deployment, proxy: Proxy, tmp_path: Path
+    standing: Deployment, proxy: Proxy, tmp_path: Path
 ) -> None:
-    worker = deployment.worker("box", url=proxy.url)
+    worker = standing.worker("unanswered", url=proxy.url)
     witness = tmp_path / "witness"
-    deployment.wait_for_run(deployment.start_run("ticking_there", path=str(witness), seconds=0.0))
+    standing.wait_for_run(standing.start_run("ticking_there", path=str(witness), seconds=0.0))
     before = len(proxy.seen)
     proxy.swallow(
         TO_WORKER, lambda message: _acknowledges_events(message) and _result_is_sent(proxy, before), 1000
     )
-    run_id = deployment.start_run("ticking_there", path=str(witness), seconds=0.5)
-    run = deployment.wait_for_run(run_id, "completed")
+    run_id = standing.start_run("ticking_there", path=str(witness), seconds=0.5)
+    run = standing.wait_for_run(run_id, "completed")
     spools = lambda: list((worker.state_dir / "spool").glob("*.engine"))  # noqa: E731
     assert spools(), "the agent dropped a spool that was not acknowledged"
     proxy.deliver_all()
     proxy.reset()
     eventually(lambda: not spools(), what="the agent has its acknowledgement")
-    assert deployment.run(run_id)["ended_at"] == run["ended_at"]
-    assert len(deployment.attempts(run_id)) == 1
-    assert deployment.log_lines(run_id) == [f"tick {n}" for n in range(1, run["result"] + 1)]
-    kinds = [e["kind"] for e in deployment.items(f"/runs/{run_id}/events")]
+    assert standing.run(run_id)["ended_at"] == run["ended_at"]
+    assert len(standing.attempts(run_id)) == 1
+    assert standing.log_lines(run_id) == [f"tick {n}" for n in range(1, run["result"] + 1)]
+    kinds = [e["kind"] for e in standing.items(f"/runs/{run_id}/events")]
     assert kinds.count("run.completed") == 1
 
 

@@ -17,17 +17,17 @@ from tests.harness.waiting import eventually
     [("wrong", "not one of this server"), ("expired", "expired"), ("missing", "a token is needed")],
 )
 def test_a_worker_without_a_valid_token_ends_with_the_reason(
-    deployment: Deployment, kind: str, sentence: str
+    standing: Deployment, kind: str, sentence: str
 ) -> None:
     token = {"wrong": "not-a-token", "missing": ""}.get(kind) or ""
     if kind == "expired":
-        token = deployment.token("box", [], expires_s=0.01)
+        token = standing.token(kind, [], expires_s=0.01)
         eventually(lambda: _is_expired(token), what="the token has expired")
-    worker = deployment.worker("box", token=token, wait=False)
+    worker = standing.worker(kind, token=token, wait=False)
     code = worker.wait()
     assert code == (2 if kind == "missing" else 3), worker.text()
     assert worker.text().count(sentence) == 1, worker.text()
-    assert deployment.worker_state("box") == ""
+    assert standing.worker_state(kind) == ""
 
 
 def _is_expired(token: str) -> bool:
@@ -36,9 +36,9 @@ def _is_expired(token: str) -> bool:
 
 
 @pytest.mark.fault("1.12")
-def test_a_worker_whose_token_is_revoked_is_dropped_at_once_and_stays_away(deployment: Deployment) -> None:
-    worker = deployment.worker("box")
-    (token,) = deployment.items("/workers/tokens")
-    deployment.post(f"/workers/tokens/{token['jti']}/revoke")
+def test_a_worker_whose_token_is_revoked_is_dropped_at_once_and_stays_away(standing: Deployment) -> None:
+    worker = standing.worker("revoked")
+    (token,) = [each for each in standing.items("/workers/tokens") if each["name"] == worker.name]
+    standing.post(f"/workers/tokens/{token['jti']}/revoke")
     assert worker.wait() == 3
     assert "revoked" in worker.text()

@@ -255,6 +255,12 @@ class Deployment:
         """The worker's state as the server shows it, empty when it has never attached."""
         return next((w["state"] for w in self.items("/workers") if w["name"] == name), "")
 
+    def dismiss(self) -> None:
+        """End the workers that were started, and all below them, whatever state they are in."""
+        for worker in self.workers.values():
+            worker.clear()
+        self.workers.clear()
+
     def clear(self) -> None:
         """End everything this deployment started, engines included, by pid."""
         local = process_of(self._local_pid())

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from farhand_worker.protocol import Times
 from tests.harness.processes import signal_all
 from tests.integration.agent_server import (
     SLEEP,
@@ -222,22 +221,3 @@ async def test_children_that_nobody_waits_for_leave_no_zombies(
     assert children(agent.pid) == [agent.warden]
     assert children(agent.warden) == [agent.stem]
     assert "stem" not in agent.log, "it is the one that was begun before there was a server"
-
-
-@pytest.mark.slow
-async def test_at_the_default_times_a_frozen_agents_engines_end_within_the_lease(
-    tmp_path: Path, record_property: pytest.RecordProperty
-) -> None:
-    times = Times()
-    server = await FakeServer(times).start()
-    agent = AgentProcess(server, tmp_path / "state").start()
-    try:
-        await server.assign("j", STUBBORN + SLEEP)
-        engine, child = await stubborn(server, "j")
-        agent.signal(signal.SIGSTOP)
-        took = await _gone(engine, child, within_s=times.lease_s + 0.5)
-        record_property("seconds", took)
-        assert took > times.lease_s - times.heartbeat_s - 1
-    finally:
-        agent.close()
-        await server.close()
