@@ -100,7 +100,7 @@ class Lab:
             "ssh_options": self.sshd.options,
             "engine_url": self.deployment.url,
             "max_idle_s": 2,
-            "poll_s": 0.3,
+            "poll_s": 0.6,
             "profiles": [profile],
             **fields,
         }
