@@ -9,8 +9,10 @@ import pytest
 
 from tests.harness.deployment import Deployment
 
-EXAMPLES = 12
-"""How many requests an operation gets. A number, not a time: a slow machine tests as much as a fast one."""
+EXAMPLES = 8
+"""How many requests an operation gets. A number, not a time: a slow machine tests as much as a fast one.
+
+They are others in every run."""
 
 ENDLESS = ("/stream", "/rotate-key")
 """A stream has no end, and a new signing key would take the token that asks."""
