@@ -113,12 +113,13 @@ class Proxy:
     def _connect(self, worker: socket.socket) -> None:
         for gate in self._open.values():
             gate.wait()
+        server = socket.socket()
+        self._bound(server)
+        server.settimeout(5)
         try:
-            server = socket.socket()
-            self._bound(server)
-            server.settimeout(5)
             server.connect(self._target)
         except OSError:
+            server.close()
             worker.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             worker.close()
             return
@@ -127,6 +128,9 @@ class Proxy:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._sockets |= {worker, server}
+        if self._closed:  # meanwhile: it may have waited for the link to be healed
+            self.reset()
+            return
         for source, sink, direction in ((worker, server, TO_SERVER), (server, worker, TO_WORKER)):
             pump = threading.Thread(target=self._pump, args=(source, sink, direction), daemon=True)
             pump.start()
