@@ -11,10 +11,12 @@ At the end of the file the agent is gone, and with it every right to go on: the 
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import queue
 import struct
+import termios
 import threading
 from contextlib import suppress
 from typing import Any, Callable, Dict, Optional
@@ -59,6 +61,9 @@ _FREQUENT: Dict[Any, bytes] = {
 }
 """What every call sends is packed once."""
 
+_BELL = pack("bell", {"urgent": True, "unanswered": True})
+_NOTHING = bytes(4)
+
 
 def refused(code: Optional[str], message: str) -> FarhandError:
     """The exception of a refusal that came with a code."""
@@ -84,6 +89,7 @@ class Channel:
         self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._left = 0
         self._parked = False
+        self._rang_last = False
         on_fork(self._after_fork)
 
     def on(self, kind: str, handler: Handler) -> None:
@@ -117,10 +123,35 @@ class Channel:
         """Send one frame."""
         frame = (_FREQUENT.get((kind, *fields.items())) if len(fields) < _FEW else None) or pack(kind, fields)
         with self._writing:
-            while frame:
-                frame = frame[os.write(self._fd, frame) :]
-        if not self._listening and (kind == "request" or fields.get("urgent")):
-            self._kicks.put(None)  # what is said so is answered
+            self._rang_last = False
+            self._write(frame)
+        if kind == "request" or fields.get("urgent"):
+            self._expect_more()
+
+    @uninterrupted
+    def ring(self) -> None:
+        """Have the agent look at the spool. What it has yet to read of the last such frame does as well."""
+        with self._writing:
+            if not (self._rang_last and self._is_unread()):
+                self._rang_last = True
+                self._write(_BELL)
+        self._expect_more()
+
+    def _is_unread(self) -> bool:
+        """Whether something that was sent has not been read, where the system tells."""
+        try:
+            return fcntl.ioctl(self._fd, termios.TIOCOUTQ, _NOTHING) != _NOTHING
+        except OSError:
+            return False
+
+    def _write(self, frame: bytes) -> None:
+        while frame:
+            frame = frame[os.write(self._fd, frame) :]
+
+    def _expect_more(self) -> None:
+        """What was said is answered, or something comes of it."""
+        if not self._listening:
+            self._kicks.put(None)
 
     def request(self, kind: str, args: Header) -> Any:
         """Ask the agent and wait for the body of its reply. Raises `FarhandError` with its refusal."""

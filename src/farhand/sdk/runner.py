@@ -56,6 +56,7 @@ class Job:
             channel.request,
             spool_bytes_max,
             armed=header.get("armed", True),
+            ring=channel.ring if header.get("unanswered") else None,
         )
         settings = header.get("settings") or {}
         self._run = Run(

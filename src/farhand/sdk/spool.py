@@ -3,7 +3,8 @@
 The agent reads the file as it grows. After a write the engine rings its bell if the agent has armed it,
 and for an urgent event also if not, unless an urgent bell is on its way already; on ``arm`` it rings again
 when more has been written than the agent says it has read. So neither side polls, and no line waits unseen.
-An agent that will look soon after it has handed a job over begins unarmed, and is spared the first bell.
+An agent that will look soon after it has handed a job over begins unarmed, and is spared the first bell. One
+that takes urgent bells ``unanswered`` looks for each, and arms nothing by that.
 
 What the server has not acknowledged counts against ``SPOOL_BYTES_MAX``: beyond it log lines are dropped
 and counted, and other events wait.
@@ -42,6 +43,7 @@ class Spool(Recorder):
         bytes_max: int = SPOOL_BYTES_MAX,
         *,
         armed: bool = True,
+        ring: Optional[Callable[[], None]] = None,
     ) -> None:
         self._blobs = blobs
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -52,6 +54,7 @@ class Spool(Recorder):
         self._changed: Optional[threading.Condition] = None
         """There once somebody has waited for room, or for an acknowledgement."""
         self._armed = armed
+        self._unanswered = ring
         self._rung_urgently = False
         self._size = os.fstat(self._fd).st_size
         self._acked = self._size
@@ -154,7 +157,9 @@ class Spool(Recorder):
         self._size = end
 
     def _ring(self, urgent: bool) -> None:
-        if self._armed or (urgent and not self._rung_urgently):
+        if urgent and self._unanswered is not None:
+            self._unanswered()
+        elif self._armed or (urgent and not self._rung_urgently):
             self._armed = False
             self._rung_urgently = urgent
             self._send("bell", urgent=urgent)

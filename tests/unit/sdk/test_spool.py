@@ -143,3 +143,26 @@ def test_a_line_that_the_full_disk_tore_leaves_no_trace(
     monkeypatch.undo()
     spool.write(line("after"))
     assert [body["text"] for _, body in lines(tmp_path)] == ["before", "after"]
+
+
+def test_an_agent_that_takes_urgent_bells_unanswered_gets_each_and_is_told_of_the_rest_as_ever(
+    tmp_path: Path, agent: Agent
+) -> None:
+    rung: list[int] = []
+    spool = Spool(
+        tmp_path / "spool",
+        tmp_path,
+        agent.send,
+        lambda kind, args: None,
+        armed=False,
+        ring=lambda: rung.append((tmp_path / "spool").stat().st_size),
+    )
+    for _ in range(2):
+        spool.write(line("call"), urgent=True)
+        spool.write(line("not urgent"))
+    assert rung == [len(line("call")), len(line("call") * 2 + line("not urgent"))]
+    assert agent.bells == []
+    spool.armed(0)
+    spool.write(line("call"), urgent=True)
+    spool.write(line("not urgent"))
+    assert agent.bells == [False]

@@ -16,6 +16,8 @@ class Bells:
         self._tell = tell
         self._engine: Optional[Engine] = None
         self._ack_wanted = False
+        self._known_acked = 0
+        """So much of the spool is recorded, as far as the engine knows: the rest counts against its limit."""
 
     def begin(self, engine: Engine) -> None:
         """An engine has the job: as if it had rung, since most jobs end before that would be answered."""
@@ -34,7 +36,9 @@ class Bells:
         if self._engine is None:
             return
         bell = self._engine.bell
-        if header.get("urgent"):
+        if header.get("unanswered"):
+            self._tell_new()
+        elif header.get("urgent"):
             bell.clear()
             self._look()
         elif not bell.is_set:
@@ -42,20 +46,27 @@ class Bells:
 
     def recorded(self, source: str, number: int) -> None:
         """The server has recorded up to ``number``: an engine that waits for that, or for room, goes on."""
-        before = self._reports.acked_bytes
-        if self._reports.acknowledge(source, number) and self._engine is not None:
-            read = self._reports.seen_bytes
-            if read - before > self._reports.bytes_max // 2 or self._ack_wanted:
+        reports = self._reports
+        if reports.acknowledge(source, number) and self._engine is not None:
+            unknown = reports.seen_bytes - self._known_acked
+            if unknown > reports.bytes_max // 2 or self._ack_wanted:
                 self._ack_wanted = False
-                self._arm(read)
+                self._arm(reports.seen_bytes)
 
     def _look(self) -> None:
+        if not self._reports.gone:
+            read = self._tell_new()
+            self._arm(read)  # after that: the engine wakes up for it
+
+    def _tell_new(self) -> int:
+        """Send what is new; how far the spool goes."""
         if self._reports.gone:
-            return
+            return 0
         read = self._reports.look()
         self._tell()
-        self._arm(read)  # after that: the engine wakes up for it
+        return read
 
     def _arm(self, read: int) -> None:
         if self._engine is not None:
-            self._engine.channel.send("arm", read=read, acked=self._reports.acked_bytes)
+            self._known_acked = self._reports.acked_bytes
+            self._engine.channel.send("arm", read=read, acked=self._known_acked)

@@ -157,7 +157,8 @@ class Attempt:
         self._engine = self._asking.engine = engine
         host, grace_s = self._host, self._grace_s
         job = job_of(self.assign, host, self._preparation, self.reports, grace_s)
-        engine.channel.send("job", armed=False, tell_result=not self._line.followed, **job)
+        ways = {"armed": False, "unanswered": True, "tell_result": not self._line.followed}
+        engine.channel.send("job", **ways, **job)
         self._bells.begin(engine)
         host.speaks(self)
         if self._fate is not None:

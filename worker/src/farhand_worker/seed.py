@@ -18,7 +18,7 @@ MODULES = (
     "__future__ _blake2 _sha2 _sha256 array ast base64 binascii collections.abc contextlib contextvars copy "
     "ctypes datetime dis enum fcntl fnmatch functools heapq importlib.util inspect ipaddress itertools json "
     "linecache logging mimetypes operator pathlib pickle queue re select selectors signal site socket string "
-    "struct textwrap threading time traceback types typing urllib.parse warnings weakref"
+    "struct termios textwrap threading time traceback types typing urllib.parse warnings weakref"
 )
 """What a runtime loads; one that needs more loads it by itself, and what is not there is passed over."""
 
