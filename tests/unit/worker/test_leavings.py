@@ -37,7 +37,7 @@ async def test_a_little_goes_at_once_and_much_by_a_thread(
     monkeypatch.setattr(leavings_module, "_BYTES_MAX", bytes_max)
     begun: list[Coroutine[Any, Any, None]] = []
     directory = filled(tmp_path / "job", *names)
-    Leavings(begun.append).remove(str(directory))
+    Leavings(tmp_path, begun.append).remove(str(directory))
     assert len(begun) == beside
     for work in begun:
         await work
@@ -45,4 +45,20 @@ async def test_a_little_goes_at_once_and_much_by_a_thread(
 
 
 def test_what_is_not_there_needs_nobody(tmp_path: Path) -> None:
-    Leavings(lambda _: pytest.fail("there is nothing to delete")).remove(str(tmp_path / "none"))
+    Leavings(tmp_path, lambda _: pytest.fail("there is nothing to delete")).remove(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 20])
+def test_what_was_added_goes_whether_it_is_there_or_not(tmp_path: Path, count: int) -> None:
+    leavings = Leavings(tmp_path, lambda _: pytest.fail("there is little to delete"))
+    filled(tmp_path / "another", "one")
+    for number in range(count):
+        directory = tmp_path / str(number)
+        if number % 3 == 0:
+            filled(directory, "one")
+        leavings.add(str(directory))
+    leavings.clear()
+    assert [path.name for path in tmp_path.iterdir()] == ["another"]
+    filled(tmp_path / "0", "one")
+    leavings.clear()
+    assert (tmp_path / "0").exists(), "it was not added again"

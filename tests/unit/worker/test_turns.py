@@ -28,6 +28,10 @@ class FakeReports:
         return Outgoing("engine", 1, ["[]"]) if self.count >= 0 else None
 
     @property
+    def unsent(self) -> bool:
+        return self.count > 0
+
+    @property
     def told(self) -> bool:
         return self._told and self.count <= 0
 

@@ -15,6 +15,9 @@ from .output import LineReader
 BELL_S = 0.05
 """How long a bell may wait for more to report; an urgent one does not."""
 
+IDLE_S = 60.0
+"""How long an engine is kept warm without a job."""
+
 _READ_BYTES = 64 * 1024
 _DRAIN_BYTES_MAX = 4 * 1024 * 1024
 
@@ -97,6 +100,8 @@ class Engine:
         self.occupant: Optional[Occupant] = None
         self.timer: Optional[asyncio.TimerHandle] = None
         self.bell = Moment(BELL_S)
+        self.patience = Moment(IDLE_S)
+        """What becomes of it when it comes to no end of something, or when nothing comes for it."""
         self._output = LineReader()
         self._pipe = -1
         self.channel = Channel(self._frame, lambda: None)
@@ -137,6 +142,7 @@ class Engine:
         self._close_pipe()
         self.channel.close()
         self.bell.close()
+        self.patience.close()
         if self.timer is not None:
             self.timer.cancel()
         if not self.ready.done():

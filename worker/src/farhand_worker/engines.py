@@ -26,9 +26,6 @@ JOBS_MAX = 1000
 _STARTS_MIN = 2
 """So many engines start at once, or as many as there are cores; more would only starve agent and warden."""
 
-IDLE_S = 60.0
-"""How long an engine is kept warm without a job."""
-
 READY_S = 60.0
 """How long an engine may take to begin, before any user code is loaded."""
 
@@ -55,7 +52,7 @@ class Pool:
         self.began: Optional[Callable[[str, List[str]], None]] = None
         self._stems = Stems(python, self._start_stem, self._say, self.kill)
         self._warm: Warm[Engine] = Warm()
-        self._clearing: Dict[Engine, asyncio.Event] = {}
+        self._clearing: Dict[Engine, Optional[asyncio.Event]] = {}
         self._starting: Optional[asyncio.Future[None]] = None
         self.engines: Dict[str, Engine] = {}
         self.warden: Optional[WardenLink] = None
@@ -68,21 +65,24 @@ class Pool:
         """An engine of this kind that has nothing to do, if there is one; it reports to ``occupant``."""
         engine = self._warm.take(key)
         if engine is not None:
-            if engine.timer is not None:
-                engine.timer.cancel()
+            engine.patience.clear()
             engine.occupant = occupant
         return engine
 
-    def clears(self, engine: Engine) -> None:
-        """Its job has its result, and the next may come before it has cleared up after that one."""
-        self._clearing[engine] = asyncio.Event()
+    def clears(self, engine: Engine, within_s: float) -> None:
+        """Its job has its result, and the next may come before it has cleared up after that one.
+
+        One that comes to no end of that is killed.
+        """
+        self._clearing[engine] = None
+        engine.patience.set(lambda: self.kill(engine), within_s)
 
     async def cleared(self, key: Key, occupant: Occupant) -> Optional[Engine]:
         """The same as `warm` of one that still clears up after its job, which takes less than a start."""
-        for engine, done in list(self._clearing.items()):
+        for engine in list(self._clearing):
             if engine.key == key:
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(done.wait(), CLEARED_S)
+                    await asyncio.wait_for(self._clearance(engine), CLEARED_S)
                 found = self.warm(key, occupant)
                 if found is not None:
                     return found
@@ -164,7 +164,7 @@ class Pool:
         self._retire_when_idle(engine)
 
     def _retire_when_idle(self, engine: Engine) -> None:
-        engine.timer = asyncio.get_running_loop().call_later(IDLE_S, self._retire, engine)
+        engine.patience.set(lambda: self._retire(engine))
 
     def environment_changed(self, digest: str) -> None:
         """Something was installed or removed: engines that do not know of it take no more jobs."""
@@ -205,16 +205,23 @@ class Pool:
 
     # ------------------------------------------------------------ inside
 
+    async def _clearance(self, engine: Engine) -> None:
+        """Until it has cleared up, if it has not yet."""
+        if engine in self._clearing:
+            cleared = self._clearing[engine] = self._clearing[engine] or asyncio.Event()
+            await cleared.wait()
+
     def _has_cleared(self, engine: Engine) -> None:
+        engine.patience.clear()
         cleared = self._clearing.pop(engine, None)
         if cleared is not None:
             cleared.set()
 
     async def _free_devices(self, devices: Tuple[str, ...]) -> None:
         """An engine that is done may still hold memory on its device: it ends before another has that."""
-        for engine, cleared in list(self._clearing.items()):
+        for engine in list(self._clearing):
             if set(engine.key.devices or ()) & set(devices):
-                await cleared.wait()
+                await self._clearance(engine)
         done = [
             engine
             for engine in self.engines.values()
@@ -291,8 +298,7 @@ class Pool:
 
     def _retire(self, engine: Engine) -> None:
         self._leave_warm(engine)
-        if engine.timer is not None:
-            engine.timer.cancel()
+        engine.patience.clear()
         engine.channel.send("quit")
         engine.timer = asyncio.get_running_loop().call_later(_QUIT_S, self.kill, engine)
 

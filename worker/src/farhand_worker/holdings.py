@@ -104,7 +104,7 @@ class Holdings:
         self._confirmations = Confirmations(lambda job, lease: self.send(Accepted(job, lease)))
         self._waking = Waking(self.wake)
         self.turns = Turns(self._outbox, uploads, self._confirmations, self._waking, self._lost)
-        self._leavings = Leavings(background)
+        self._leavings = Leavings(state.outgoing, background)
         self._holding: List[Channel] = []
         self.lines = Lines(lambda: self.times.behind_s)
         self.handlers: Dict[Type[Any], Callable[[Any], None]] = {
@@ -354,7 +354,7 @@ class Holdings:
     def _let_go_if_settled(self, key: JobKey) -> None:
         reports = self._outbox.get(key)
         attempt = self._attempts.get(key)
-        if reports is not None and reports.settled and (attempt is None or attempt.over.is_set()):
+        if reports is not None and (attempt is None or attempt.over.is_set()) and reports.settled:
             reports.gone = True
             self.afterwards.do(reports.delete)
             self._let_go(key)
@@ -380,7 +380,8 @@ class Holdings:
             self.background(self._forget_when_over(key, attempt))
         else:
             self._forget(key)
-            self.afterwards.do(self._leavings.remove, reports.outgoing)
+            self._leavings.add(reports.outgoing)
+            self.afterwards.do(self._leavings.clear)
         self._settled()
 
     async def _forget_when_over(self, key: JobKey, attempt: HeldJob) -> None:

@@ -57,7 +57,6 @@ class Attempt:
         self._retire = False
         self._left_in_order = False
         self._stop: Optional[_Stop] = None
-        self._clearing: Optional[asyncio.TimerHandle] = None
         self._told_to_stop: Optional[asyncio.Event] = None
         self._watches = Watches(
             assign.timeout_s, assign.settings.get("silence_timeout_s"), self.end_now, self.reports.grow
@@ -194,7 +193,7 @@ class Attempt:
 
     def _on_result(self, _header: Dict[str, Any]) -> None:
         """It is in the spool, and all that its code had started has ended: the server gets it while the
-        engine clears up, unless there is soon more to tell. One that comes to no end of that is killed.
+        engine clears up, unless there is soon more to tell.
         """
         engine = self._engine
         if engine is None or self._line.followed:
@@ -202,9 +201,8 @@ class Attempt:
         engine.drain_output()
         with contextlib.suppress(OSError):  # it is looked for again when the engine is done
             if self.reports.seal_result(self._keeps_result):
-                self._host.pool.clears(engine)
+                self._host.pool.clears(engine, self._grace_s)
                 self._host.wake_now(self)
-                self._clearing = self._loop.call_later(self._grace_s, self._kill)
 
     def _on_done(self, header: Dict[str, Any]) -> None:
         """The engine has done with the job, and is ready for the next unless it says otherwise."""
@@ -220,8 +218,6 @@ class Attempt:
 
     def _part(self) -> None:
         self._watches.close()
-        if self._clearing is not None:
-            self._clearing.cancel()
         self._bells.end()
         self._engine = self._asking.engine = None
 

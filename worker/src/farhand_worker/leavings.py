@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from typing import Any, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Callable, Coroutine, List
 
+_MANY = 4
 _FILES_MAX = 4
 _BYTES_MAX = 4 * 1024 * 1024
 
@@ -14,8 +16,23 @@ _BYTES_MAX = 4 * 1024 * 1024
 class Leavings:
     """Deletes them: a little at once, much by a thread. ``background`` runs a coroutine beside all else."""
 
-    def __init__(self, background: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    def __init__(self, root: Path, background: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._root = root
         self._background = background
+        self._added: List[str] = []
+
+    def add(self, directory: str) -> None:
+        """Have a job's directory below the root deleted at the next `clear`, if it is there."""
+        self._added.append(directory)
+
+    def clear(self) -> None:
+        """Delete what was added. Few jobs save anything: where they are many, one look finds those."""
+        added, self._added = self._added, []
+        if len(added) >= _MANY:
+            there = set(os.listdir(self._root))
+            added = [directory for directory in added if os.path.basename(directory) in there]
+        for directory in added:
+            self.remove(directory)
 
     def remove(self, directory: str) -> None:
         """Delete a job's directory, which may not be there; heartbeats do not wait for large files."""

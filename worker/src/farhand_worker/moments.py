@@ -21,10 +21,13 @@ class Moment:
         """Whether it will come."""
         return self._act is not None
 
-    def set(self, act: Callable[[], None]) -> None:
+    def set(self, act: Callable[[], None], delay_s: Optional[float] = None) -> None:
         """Let it come, counted from now; what it was to do before is forgotten."""
         self._act = act
-        self._due_at = self._loop.time() + self._delay_s
+        self._due_at = self._loop.time() + (self._delay_s if delay_s is None else delay_s)
+        if self._timer is not None and self._timer.when() > self._due_at:
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
             self._timer = self._loop.call_at(self._due_at, self._look)
 

@@ -227,12 +227,13 @@ class Reports:
     @property
     def unsent(self) -> bool:
         """Whether more is known to be there than has been sent."""
-        return not self.gone and any(reader.sent_offset < reader.size for reader in self._sources.values())
+        engine, agent = self._sources[ENGINE], self._sources[AGENT]
+        return not self.gone and (engine.sent_offset < engine.size or agent.sent_offset < agent.size)
 
     @property
     def told(self) -> bool:
         """Whether all has been sent, and nothing will be added."""
-        return self.sealed and all(reader.drained for reader in self._sources.values())
+        return self.sealed and self._sources[ENGINE].drained and self._sources[AGENT].drained
 
     def acknowledge(self, source: str, number: int) -> bool:
         """The server has recorded ``source`` up to ``number``; says whether that is news."""
@@ -248,7 +249,7 @@ class Reports:
     @property
     def settled(self) -> bool:
         """Whether the server has all of it, the end included."""
-        return self.sealed and all(reader.settled for reader in self._sources.values())
+        return self.sealed and self._sources[ENGINE].settled and self._sources[AGENT].settled
 
     def forget_rest(self) -> None:
         """A value the next line names is lost: of the engine's spool nothing more can be told."""

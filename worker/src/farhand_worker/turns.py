@@ -68,7 +68,9 @@ class Turns:
     def next_of(self, key: JobKey) -> Optional[str]:
         """The same of one job, whoever's turn it is: somebody waits for what it has to say."""
         reports = self._outbox.get(key)
-        return None if reports is None or key in self._mute else self._text(key, reports)
+        if reports is None or not reports.unsent or key in self._mute:
+            return None
+        return self._text(key, reports)
 
     def _text(self, key: JobKey, reports: Reports) -> Optional[str]:
         batch = reports.next()
