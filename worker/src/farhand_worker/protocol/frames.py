@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Callable, ClassVar, Dict, List, Sequence, Type
+from typing import Any, Callable, ClassVar, Dict, List, Sequence, Tuple, Type
 
 from . import to_server, to_worker
 from .limits import ProtocolViolation
@@ -99,8 +100,14 @@ def each_of(message: Any) -> List[Any]:
 
 
 def _message(body: Dict[str, Any]) -> Any:
-    cls = MESSAGES[body["type"]]
-    return cls(**{name: body[name] for name in _FIELDS[cls.type] if name in body})
+    """As the class would make it; that of a frozen one sets each field by a call."""
+    cls, required, optional = _SHAPES[body["type"]]
+    found = {name: body[name] for name in required}
+    for name, default in optional:
+        found[name] = body[name] if name in body else default()
+    message = object.__new__(cls)
+    message.__dict__.update(found)
+    return message
 
 
 def as_dict(record: Any) -> Dict[str, Any]:
@@ -108,4 +115,23 @@ def as_dict(record: Any) -> Dict[str, Any]:
     return asdict(record)
 
 
+def _shape(cls: Type[Any]) -> Tuple[Type[Any], List[str], List[Tuple[str, Callable[[], Any]]]]:
+    """A class, the fields that its messages must have, and the others with what makes their default."""
+    required: List[str] = []
+    optional: List[Tuple[str, Callable[[], Any]]] = []
+    for each in fields(cls):
+        if each.default is not MISSING:
+            optional.append((each.name, partial(_same, each.default)))
+        elif each.default_factory is not MISSING:
+            optional.append((each.name, each.default_factory))
+        else:
+            required.append(each.name)
+    return cls, required, optional
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_SHAPES = {name: _shape(cls) for name, cls in MESSAGES.items()}
 _FIELDS: Dict[str, List[str]] = {name: [f.name for f in fields(cls)] for name, cls in MESSAGES.items()}
