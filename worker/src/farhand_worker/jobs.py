@@ -35,39 +35,36 @@ class _Stop(NamedTuple):
 class Attempt:
     """Prepares, hands the job to an engine, listens to it, ends it when told to, and seals its reports."""
 
+    begun = blocked = False
+    _turn = _hindered = _slot_left = False
+    _retire = _left_in_order = False
+    _returned = _trouble = ""
+    _engine: Optional[Engine] = None
+    _vacant: Optional[Engine] = None
+    _early_end: Optional[Ended] = None
+    _fate: Optional[str] = None
+    _stop: Optional[_Stop] = None
+    _told_to_stop: Optional[asyncio.Event] = None
+    _preparing: Optional[asyncio.Task[Engine]] = None
+    _watches: Optional[Watches] = None
+
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign
-        self.begun = False
-        self.blocked = False
         self._line: Line = host.lines.of(assign)
-        self._turn = False
-        self._hindered = False
         bytes_max = host.limits.get("spool_bytes", SPOOL_BYTES_MAX)
         self.reports = Reports(host.state.spool, host.state.outgoing, assign.job, assign.lease, bytes_max)
         self.claim = Claim(assign.job, assign.lease)
         self.over = asyncio.Event()
         self._host = host
         self._loop = asyncio.get_running_loop()
-        self._engine: Optional[Engine] = None
-        self._early_end: Optional[Ended] = None
-        self._vacant: Optional[Engine] = None
-        self._slot_left = False
-        self._trouble = ""
-        self._returned = ""
-        self._retire = False
-        self._left_in_order = False
-        self._stop: Optional[_Stop] = None
-        self._told_to_stop: Optional[asyncio.Event] = None
-        self._watches = Watches(
-            assign.timeout_s, assign.settings.get("silence_timeout_s"), self.end_now, self.reports.grow
-        )
-        self._fate: Optional[str] = None
+        silence_s = assign.settings.get("silence_timeout_s")
+        if silence_s is not None or assign.timeout_s is not None:
+            self._watches = Watches(assign.timeout_s, silence_s, self.end_now, self.reports.grow)
         self._bells = Bells(self.reports, lambda: host.wake_now(self))
         self._asking = Asking(host, assign, self.claim)
         self._preparation = Preparation(
             host, assign, self.claim, self, lambda: self._asking.fetch_value(assign.args)
         )
-        self._preparing: Optional[asyncio.Task[Engine]] = None
 
     @property
     def ended(self) -> bool:
@@ -164,7 +161,8 @@ class Attempt:
             self._kill()
         elif self._stop is not None:  # it came while the engine was being made ready
             engine.channel.send("cancel", reason=self._stop.reason)
-        self._watches.begin(grace_s)
+        if self._watches is not None:
+            self._watches.begin(grace_s)
         if self._early_end is not None:
             self.engine_ended(self._early_end)
 
@@ -217,7 +215,8 @@ class Attempt:
         self._end(self._without_engine("the engine ended the job without a result", "crashed"))
 
     def _part(self) -> None:
-        self._watches.close()
+        if self._watches is not None:
+            self._watches.close()
         self._bells.end()
         self._engine = self._asking.engine = None
 
@@ -344,7 +343,7 @@ class Attempt:
 
     def lines(self, lines: List[str]) -> None:
         """Output outside of Python's own streams."""
-        if self._watches.heard() and self._engine is not None:
+        if self._watches is not None and self._watches.heard() and self._engine is not None:
             self._engine.channel.send("heard")
         self.reports.log(lines)
         self._host.wake()
@@ -352,7 +351,8 @@ class Attempt:
     def _on_blocked(self, header: Dict[str, Any]) -> None:
         """Its engine waits for placed calls, or for its slot after that, and has nothing to say meanwhile."""
         self.blocked = bool(header.get("blocked"))
-        self._watches.block(self.blocked)
+        if self._watches is not None:
+            self._watches.block(self.blocked)
         self._line.look()
 
     # ------------------------------------------------------------ what the server says

@@ -41,6 +41,12 @@ class Reports:
     engine's `Result` after the agent's lines, the agent's `Exit` after the engine's.
     """
 
+    fresh = sealed = gone = False
+    end = ("", "")
+    _dropped = 0
+    _started_at: Optional[float] = None
+    _held_at: Optional[float] = None
+
     def __init__(
         self, directory: Path, outgoing: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX
     ) -> None:
@@ -52,16 +58,9 @@ class Reports:
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
         self.bytes_max = bytes_max
-        self._dropped = 0
-        self._started_at: Optional[float] = None
         self.uploaded: Set[str] = set()
         self.wanted: List[str] = []
         self.lost: Set[str] = set()
-        self.fresh = False
-        self.sealed = False
-        self.gone = False
-        self.end = ("", "")
-        self._held_at: Optional[float] = None
 
     # ------------------------------------------------------------ writing
 

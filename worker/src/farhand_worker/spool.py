@@ -50,21 +50,20 @@ class Batch(NamedTuple):
 class SpoolReader:
     """Reads one spool from where the server's record of it ends."""
 
+    acked = acked_offset = 0
+    sent = sent_offset = 0
+    size = 0
+    limit: Optional[int] = None
+    _fd: Optional[int] = None
+    _whole = -1
+    """The size at which it was seen to end with a whole line."""
+    _seen: Tuple[int, bytes] = (0, b"")
+    """What `look` has read, and where that begins: whole lines up to the end of the file."""
+
     def __init__(self, path: Union[str, Path]) -> None:
         self.path = path
-        self.acked = 0
-        self.acked_offset = 0
-        self.sent = 0
-        self.sent_offset = 0
-        self.size = 0
-        self.limit: Optional[int] = None
         self.files: Set[str] = set()
-        self._whole = -1
-        """The size at which it was seen to end with a whole line."""
-        self._seen: Tuple[int, bytes] = (0, b"")
-        """What `look` has read, and where that begins: whole lines up to the end of the file."""
         self._marks: Deque[Tuple[int, int]] = deque()
-        self._fd: Optional[int] = None
 
     def grow(self) -> int:
         """Look how far the file goes now, and say so."""
