@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from farhand_worker.afterwards import Afterwards
+from farhand_worker import afterwards as module
+from farhand_worker.afterwards import MANY, Afterwards
 
 pytestmark = pytest.mark.anyio
 
@@ -47,3 +48,18 @@ async def test_what_fails_keeps_nothing_else_from_being_done() -> None:
     afterwards.do(last.set)
     await asyncio.wait_for(last.wait(), 10)
     assert [str(error) for error in failed] == ["full"]
+
+
+async def test_much_is_done_as_soon_as_who_gave_it_has_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AFTER_S", 1000.0)
+    done: list[int] = []
+    afterwards = Afterwards()
+    for number in range(MANY + 3):
+        afterwards.do(done.append, number)
+    last = asyncio.Event()
+    afterwards.do(last.set)
+    assert done == []
+    await asyncio.wait_for(last.wait(), 10)
+    assert done == list(range(MANY + 3))
+    afterwards.do(done.append, 0)
+    afterwards.close()

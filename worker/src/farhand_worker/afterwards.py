@@ -10,11 +10,16 @@ import asyncio
 from collections import deque
 from typing import Any, Callable, Deque, Optional, Tuple
 
-AFTER_S = 0.05
+AFTER_S = 0.2
+MANY = 60
+"""What a dozen jobs leave to be done, which is enough to be worth a turn of its own."""
 
 
 class Afterwards:
-    """Calls what it was given, in that order, at most ``AFTER_S`` later. Used on one event loop."""
+    """Calls what it was given, in that order, at most ``AFTER_S`` later, or sooner when it is much.
+
+    Used on one event loop.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -26,6 +31,9 @@ class Afterwards:
         self._left.append((act, arguments))
         if self._timer is None:
             self._timer = self._loop.call_later(AFTER_S, self._due)
+        elif len(self._left) == MANY:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(0, self._due)
 
     def catch_up(self) -> None:
         """Do now what is left."""
