@@ -239,7 +239,7 @@ def test_a_declared_flow_that_another_flow_calls_reads_along_too() -> None:
 
 
 def test_a_process_task_does_not_read_along() -> None:
-    with pytest.raises(NotSupported, match="reads a stream, which a process task cannot yet"):
+    with pytest.raises(NotSupported, match="reads a stream, which a process task cannot; leave process out"):
 
         @task(requires=[LOSS], process=True)
         def watch(loss: Any) -> None:
