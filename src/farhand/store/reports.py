@@ -182,7 +182,7 @@ def _record_all(
             return Recorded((report.first,), asked[0], (asked[1],))
     effects, placements = Effects(), Placements(connection)
     seqs: list[int] = []
-    told: list[tuple[Any, ...]] = []
+    told: dict[tuple[Any, ...], int] = {}  # of each spool, which may come in several batches
     for usual, alike in groupby(reports, key=_usual_end):
         together = list(alike)
         ends = None if usual is None else usual(connection, effects, now)
@@ -194,12 +194,13 @@ def _record_all(
             else:
                 placements.flush()
                 row = known.get(report[:3]) or _find(connection, report)
-                seq = _record(connection, effects, placements, report, row, now, worker)
+                before = told.get(report[:3], 0 if row is None else int(row[0] or 0))
+                seq = _record(connection, effects, placements, report, row, before, now, worker)
                 seqs.append(seq)
                 if seq >= report.first:
-                    told.append((*report[:3], seq))
+                    told[report[:3]] = seq
     if told:
-        connection.executemany(_RECORD, told)
+        connection.executemany(_RECORD, [(*spool, seq) for spool, seq in told.items()])
     leased = settle_claims(connection, effects, placements, claims, now)
     placements.flush()
     return Recorded(tuple(seqs), effects.freeze(), leased)
@@ -256,12 +257,12 @@ def _record(
     placements: Placements,
     report: Report,
     row: Row | None,
+    recorded: int,
     now: float,
     worker: str | None,
 ) -> int:
     """Record one batch, of which ``row`` was found; the last number that is recorded of its spool."""
     job_id, lease, _, first, events = report
-    recorded = 0 if row is None else int(row[0] or 0)
     last = first + len(events) - 1
     if last <= recorded:
         return recorded
