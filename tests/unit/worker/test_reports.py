@@ -88,7 +88,7 @@ def test_an_exit_goes_out_after_the_engines_lines(tmp_path: Path) -> None:
     reports = _reports(tmp_path, LOG)
     reports.log(["last words"])
     reports.seal(END)
-    assert _send_all(reports) == [("agent", "log"), ("engine", "log"), ("agent", "exit")]
+    assert _send_all(reports) == [("engine", "log"), ("agent", "log"), ("agent", "exit")]
 
 
 def test_a_result_that_was_written_makes_the_exit_unnecessary(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_new_session_repeats_what_is_not_recorded_in_the_same_order(tmp_path: 
     reports.seal(END)
     _send_all(reports)
     reports.rewind({"engine": 1})
-    assert _send_all(reports) == [("agent", "log"), ("engine", "log"), ("engine", "result")]
+    assert _send_all(reports) == [("engine", "log"), ("agent", "log"), ("engine", "result")]
 
 
 def test_the_next_agent_finds_what_was_left_and_ends_it_once(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_the_next_agent_finds_what_was_left_and_ends_it_once(tmp_path: Path) -> 
         (found,) = leftovers(tmp_path, tmp_path / "outgoing")
         found.reopen(END)
         assert (found.job, found.lease) == ("j", 7)
-        assert _send_all(found) == [("agent", "log"), ("engine", "log"), ("agent", "exit")]
+        assert _send_all(found) == [("engine", "log"), ("agent", "log"), ("agent", "exit")]
         found.close()
 
 
@@ -182,3 +182,80 @@ def test_the_rest_of_a_spool_is_given_up_when_a_value_it_names_is_lost(tmp_path:
     assert reports.stuck
     reports.forget_rest()
     assert _send_all(reports) == [("agent", "exit")]
+
+
+def _log(at: float, text: str) -> str:
+    return f'["log",{{"at":{at},"text":"{text}","stream":"stdout","level":"info"}}]\n'
+
+
+def _texts(reports: Reports) -> list[str]:
+    texts: list[str] = []
+    while batch := reports.next():
+        for line in batch.lines:
+            kind, body = json.loads(line)[:2]
+            texts.append(body.get("text", kind))
+        reports.acknowledge(batch.source, batch.first + len(batch.lines) - 1)
+    return texts
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the agent's clock says next."""
+    moments: list[float] = []
+    monkeypatch.setattr(reports_module, "wall_now", lambda: moments.pop(0))
+    return moments
+
+
+def test_what_a_child_writes_goes_between_the_engines_lines_by_its_time(
+    tmp_path: Path, clock: list[float]
+) -> None:
+    checkpoint = '["checkpoint",{"key":"k"}]\n'
+    reports = _reports(
+        tmp_path, _log(1, "before") + checkpoint + _log(3, "after") + _log(7, "last") + RESULT % "completed"
+    )
+    clock += [2, 5, 5.5]
+    reports.log(["child 1", "child 2"])
+    reports.log(["child 3"])
+    reports.log(["child 4"])
+    said = ["before", "checkpoint", "child 1", "child 2", "after", "child 3", "child 4", "last"]
+    assert _texts(reports) == said
+    reports.seal(END)
+    assert _texts(reports) == ["result"]
+
+
+def test_lines_of_one_moment_are_the_engines_first(tmp_path: Path, clock: list[float]) -> None:
+    reports = _reports(tmp_path, _log(2, "engine"))
+    clock += [2]
+    reports.log(["child"])
+    assert _texts(reports) == ["engine", "child"]
+
+
+def test_many_lines_of_a_child_go_as_they_come(
+    tmp_path: Path, clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One frame for each change of the source would cost more than an order is worth."""
+    reports = _reports(tmp_path, "".join(_log(2 * number, f"engine {number}") for number in range(100)))
+    clock += [2 * number + 1 for number in range(100)]
+    for number in range(100):
+        reports.log([f"child {number}"])
+    sources = [batch.source for batch in iter(reports.next, None)]
+    assert sources == ["agent", "engine"]
+
+
+def test_lines_that_are_full_are_not_overtaken_by_later_ones(tmp_path: Path, clock: list[float]) -> None:
+    reports = _reports(tmp_path, "".join(_log(2 * number, f"engine {number}") for number in range(8)))
+    clock += [2 * number + 1 for number in range(8)]
+    for number in range(8):
+        reports.log([f"child {number}"])
+    sent = [json.loads(batch.lines[0])[1]["text"] for batch in iter(reports.next, None)]
+    assert sent == [f"{who} {number}" for number in range(4) for who in ("engine", "child")]
+    reports.acknowledge("engine", 4)
+    batch = reports.next()
+    assert batch is not None
+    assert json.loads(batch.lines[0])[1]["text"] == "engine 4"
+
+
+def test_an_end_waits_for_lines_that_say_they_came_later(tmp_path: Path) -> None:
+    reports = _reports(tmp_path, _log(9, "by a clock that is ahead"))
+    reports.seal(END)
+    assert _send_all(reports) == [("engine", "log"), ("agent", "exit")]

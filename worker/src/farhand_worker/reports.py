@@ -7,7 +7,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .clock import wall_now
 from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, URGENT, Exit, Held, Log, Started, as_dict
@@ -17,12 +17,21 @@ from .spool import Batch, SpoolReader, SpoolWriter, end_of
 WRITE_AGAIN_S = 1.0
 """So long after a disk had no room for what must be written it is tried again."""
 
+BY_TIME_BYTES_MAX = 2048
+"""So much of the agent's own lines is put between those of the engine by their times."""
+
 HOLD_S = 0.03
 """So long lines wait for the value that a later one names: mostly that is uploaded by then."""
 
 _URGENT_HEADS = tuple(f'["{kind}"' for kind in URGENT)
 _SUFFIX = ".engine"
 LOST_VALUE = "a value it had saved is no longer on this worker's disk"
+
+
+Turn = Tuple[str, str, Optional[float]]
+"""A source, the other one, and the moment up to which its lines go."""
+
+_AS_THEY_COME: Sequence[Turn] = ((AGENT, ENGINE, None), (ENGINE, AGENT, None))
 
 
 class Outgoing(NamedTuple):
@@ -185,16 +194,32 @@ class Reports:
         self.wanted = []
         if self.gone:
             return None
-        for source, other in ((AGENT, ENGINE), (ENGINE, AGENT)):
+        for source, other, until in self._in_turn():
             reader = self._sources[source]
             final = self.sealed and self._sources[other].drained
-            batch, missing = reader.next_batch(self.uploaded, final)
+            batch, missing = reader.next_batch(self.uploaded, final, until)
             self.wanted.extend(missing)
             if batch is not None and not self._holds_back(batch, missing):
                 reader.mark_sent(batch)
                 self._held_at = None
                 return Outgoing(source, batch.first, batch.lines)
         return None
+
+    def _in_turn(self) -> Sequence[Turn]:
+        """Whose lines go first, and the moment up to which: a few lines of the agent's, as what a child of
+        the engine writes, go between those of the engine by their times. More go as they come: each turn
+        is a frame."""
+        agent, engine = self._sources[AGENT], self._sources[ENGINE]
+        if not 0 < agent.unsent_bytes < BY_TIME_BYTES_MAX:
+            return _AS_THEY_COME
+        engine.grow()
+        ours, theirs = agent.next_at(), engine.next_at()
+        if ours is None or theirs is None:
+            return _AS_THEY_COME
+        source, other, until = (ENGINE, AGENT, ours) if theirs <= ours else (AGENT, ENGINE, theirs)
+        if self._sources[source].is_full:
+            return ()  # an acknowledgement is on its way, and after it these lines are
+        return (source, other, until), (other, source, None)
 
     @property
     def holds(self) -> bool:

@@ -36,6 +36,8 @@ _ARTIFACT_HEAD = b'["artifact"'
 _NAMED_HEAD, _NAMED_TAIL = b'},["', b'"]]'
 _NAMED = re.compile(rb'sha256:[0-9a-f]{64}(?:","sha256:[0-9a-f]{64})*')
 """The digests at the end of a line, with what is between them."""
+_AT = re.compile(rb'"at": ?([0-9.e+]+)')
+_AT_WITHIN = 80
 _LINE_BYTES_MAX = FRAME_BYTES_MAX - 4096
 
 
@@ -107,18 +109,40 @@ class SpoolReader:
         """Whether everything that was sent is recorded, and everything was sent."""
         return self.acked == self.sent and self.drained
 
-    def next_batch(self, uploaded: AbstractSet[str], final: bool) -> Tuple[Optional[Batch], List[str]]:
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of what `grow` has seen was not sent."""
+        return self.size - self.sent_offset
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is sent before something is recorded."""
+        return len(self._marks) >= WINDOW
+
+    def next_at(self) -> Optional[float]:
+        """When what is to be sent next happened, if it says so."""
+        if self.sent_offset >= self.size:
+            return None
+        lines, _ = self._lines(self.sent_offset, 1)
+        return _at(lines[0]) if lines else None
+
+    def next_batch(
+        self, uploaded: AbstractSet[str], final: bool, until: Optional[float] = None
+    ) -> Tuple[Optional[Batch], List[str]]:
         """The next lines to send, if any can be, and the digests that must be uploaded for those that follow.
 
-        A final event goes out last, and only when ``final`` says that its time has come.
+        A final event goes out last, and only when ``final`` says that its time has come. What happened
+        after ``until`` stays.
         """
-        if self.sent_offset >= self.size or len(self._marks) >= WINDOW:
+        if self.sent_offset >= self.size or self.is_full:
             return None, []
         lines, offset = self._lines(self.sent_offset, BATCH_BYTES)
         chosen: List[str] = []
         wanted: List[str] = []
         for number, line in enumerate(lines):
             if not final and line.startswith(_FINAL_HEADS):
+                break
+            if until is not None and (_at(line) or until) > until:
                 break
             if len(line) > _LINE_BYTES_MAX:
                 chosen.append(_too_long(line))
@@ -286,6 +310,12 @@ def _cut_torn_line(fd: int) -> None:
             return
         end = start
     os.ftruncate(fd, 0)
+
+
+def _at(line: bytes) -> Optional[float]:
+    """When an event happened; most say so, at their beginning."""
+    found = _AT.search(line, 0, _AT_WITHIN)
+    return float(found[1]) if found is not None else None
 
 
 def _too_long(line: bytes) -> str:
