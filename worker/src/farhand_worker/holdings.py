@@ -294,7 +294,7 @@ class Holdings:
             self.turns.wait(key)
         self._confirmations.expect(key, self.times.handoff_s)
         attempt.start(older)
-        self._noted.info("run %s (%s, lease %d)", message.job, message.flow, message.lease)
+        self._noted.info(f"run {message.job} ({message.flow}, lease {message.lease})")
         self.afterwards.do(self._noted.say)
         self.afterwards.do(self._spares.fill)
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import Deque, List, NamedTuple
+from typing import Deque, List, NamedTuple, Sequence
+
+from .speaking import Line
 
 FLOWS_MAX = 500
 MESSAGES_MAX = 50
@@ -76,6 +78,10 @@ class RecentMessages(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.messages: Deque[Message] = deque(maxlen=MESSAGES_MAX)
+
+    def say(self, lines: Sequence[Line]) -> None:
+        """Keep lines that need no record."""
+        self.messages.extend(Message(line.at, "info", line.text) for line in lines)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line."""
