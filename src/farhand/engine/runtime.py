@@ -29,6 +29,7 @@ def _files() -> Iterator[tuple[str, Path]]:
     for path in (_FARHAND / "sdk").rglob("*.py"):
         yield f"farhand/{path.relative_to(_FARHAND).as_posix()}", path
     yield "farhand_worker/__init__.py", _WORKER / "__init__.py"
+    yield "farhand_worker/compact.py", _WORKER / "compact.py"
     yield "farhand_worker/distributions.py", _WORKER / "distributions.py"
     yield "farhand_worker/manifest.py", _WORKER / "manifest.py"
     yield "farhand_worker/masking.py", _WORKER / "masking.py"

@@ -22,8 +22,8 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, Optional
 
 from farhand.errors import Conflict, FarhandError, Forbidden, NotFound
+from farhand_worker import compact
 
-from . import compact
 from .events import dumps
 from .forks import on_fork
 from .interrupts import uninterrupted

@@ -25,8 +25,8 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
 
 from farhand import errors
 from farhand.errors import NotSerializable, TaskFailed
+from farhand_worker import compact
 
-from . import compact
 from .blobfiles import write_blob
 from .limits import INLINE_BYTES_MAX
 from .references import ArtifactRef

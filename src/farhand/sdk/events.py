@@ -9,7 +9,7 @@ import time
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Callable, Dict, List, Optional
 
-from . import compact
+from farhand_worker import compact
 
 Body = Dict[str, Any]
 

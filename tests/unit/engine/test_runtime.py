@@ -39,6 +39,7 @@ def test_it_holds_the_sdk_and_nothing_that_only_agents_or_the_server_need() -> N
         "farhand/errors.py",
         "farhand/retrying.py",
         "farhand_worker/__init__.py",
+        "farhand_worker/compact.py",
         "farhand_worker/distributions.py",
         "farhand_worker/manifest.py",
         "farhand_worker/masking.py",

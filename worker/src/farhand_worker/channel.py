@@ -7,10 +7,10 @@ is a number, so many raw bytes follow it.
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
 from typing import Any, Callable, Dict, List, Tuple, Union
 
+from . import compact
 from .protocol import FRAME_BYTES_MAX, dumps
 
 _LENGTH = struct.Struct(">I")
@@ -57,7 +57,7 @@ def _cut(content: Union[bytes, bytearray]) -> Tuple[List[Frame], int]:
         if size < end:
             break
         try:
-            header = json.loads(content[start + _LENGTH.size : end].decode())
+            header = compact.parsed(content[start + _LENGTH.size : end].decode())
             extra = header.get("body") if isinstance(header.get("body"), int) else 0
         except (ValueError, AttributeError) as error:
             raise ChannelBroken(str(error)) from error

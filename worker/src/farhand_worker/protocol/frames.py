@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import MISSING, asdict, dataclass, fields
 from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Callable, ClassVar, Dict, List, Sequence, Tuple, Type
 
+from .. import compact
 from . import to_server, to_worker
 from .limits import ProtocolViolation
 
@@ -54,7 +54,7 @@ MESSAGES: Dict[str, Type[Any]] = {
 }
 
 
-dumps: Callable[[Any], str] = json.JSONEncoder(separators=(",", ":")).encode
+dumps: Callable[[Any], str] = compact.encoder()
 """Compact JSON text, ASCII only, so that lone surrogates survive as escapes."""
 
 
@@ -81,7 +81,7 @@ def encode_several(texts: Sequence[str]) -> str:
 def decode(text: str) -> Any:
     """The message in a frame. Raises `ProtocolViolation` when it is none of ours."""
     try:
-        return _message(json.loads(text))
+        return _message(compact.parsed(text))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ProtocolViolation(f"not a message of this protocol: {text[:80]!r} ({error})") from error
 

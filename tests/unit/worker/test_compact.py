@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from farhand.sdk import compact, events
+from farhand_worker import compact
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -52,18 +52,3 @@ def test_a_value_of_another_type_is_refused_and_the_next_one_is_written() -> Non
 def test_another_interpreter_uses_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("json.encoder.c_make_encoder", None)
     assert compact.encoder()({"a": [1, None]}) == '{"a":[1,null]}'
-
-
-def test_the_lines_that_are_built_by_hand_are_what_the_general_one_would_be() -> None:
-    value = {"enc": "json", "text": '"ö"'}
-    assert events.completed(1.5, value, ["sha256:0"]) == events.line(
-        "result", {"state": "completed", "at": 1.5, "value": value}, ["sha256:0"]
-    )
-    where = {"pid": 7, "host": "mühle"}
-    assert events.started(1.5, events.members(where), "a run") == events.line(
-        "started", {"at": 1.5, "name": "a run", **where}
-    )
-    step = {"name": "fit", "ask": {"cpus": None}}
-    body = {"key": "k", **step, "args": value, "at": 1.5, "scope": "", "index": 3, "needs": ["n"]}
-    more = events.members({"needs": ["n"], "nested": None})
-    assert events.placed("k", events.members(step), value, 1.5, "", 3, more, []) == events.line("call", body)
