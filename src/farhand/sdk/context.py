@@ -107,6 +107,22 @@ class Recorder:
 class Run:
     """A run, or the placed call of one, that goes on in this process."""
 
+    # What most runs never change is the class's: each attribute that an instance begins with takes its time.
+    ask_later: Optional[AskLater] = None
+    """Asks the server what it may answer late, and calls back."""
+    local_path: Optional[Callable[[Any], None]] = None
+    """Told of a path that is used, on a machine that shares no disk with the server."""
+    masker: Optional[Masker] = None
+    concluded = False
+    heard_at = 0.0
+    cancelled: Optional[str] = None
+    reach_loop: Optional[Callable[[Callable[[], None]], None]] = None
+    """Calls a function soon on the loop of an ``async def`` body, while there is one."""
+    hurried = False
+    """A limit has passed: what waits on a loop goes on at once."""
+    blocked = False
+    abandoned = False
+
     def __init__(self, run_id: str, flow: str, recorder: Recorder, **facts: Any) -> None:
         self.id = run_id
         self.flow = flow
@@ -118,8 +134,6 @@ class Run:
         self.ledger: Ledger = facts.get("ledger") or Ledger()
         self.place: Optional[Place] = facts.get("place")
         self.ask: Optional[Ask] = facts.get("ask")
-        self.ask_later: Optional[AskLater] = None
-        """Asks the server what it may answer late, and calls back."""
         self.feeds: Dict[str, Feed] = {}
         """Key of a call → what it yields, for those who read it along."""
         self.attempt_elsewhere: Optional[Callable[[Iterable[str]], Attempt]] = None
@@ -127,28 +141,16 @@ class Run:
         self.own_key: str = facts.get("own_key", "")
         self.along: Sequence[str] = facts.get("along") or ()
         """What the placed call that this is yields to nodes that read along."""
-        self.local_path: Optional[Callable[[Any], None]] = None
-        """Told of a path that is used, on a machine that shares no disk with the server."""
         self.declared: List[str] = facts.get("declared") or []
         self.secrets: Dict[str, str] = {}
-        self.masker: Optional[Masker] = None
         self.created_at = time.time()
         self.end: Dict[str, Any] = {}
-        self.concluded = False
         self.listened_to: List[Frame] = []
-        self.heard_at = 0.0
         self.grace_s: float = facts.get("grace_s", 10.0)
         self.disposable: bool = facts.get("disposable", False)
         self.pool = Pool()
         self.main_thread = threading.get_ident()
-        self.cancelled: Optional[str] = None
-        self.reach_loop: Optional[Callable[[Callable[[], None]], None]] = None
-        """Calls a function soon on the loop of an ``async def`` body, while there is one."""
-        self.hurried = False
-        """A limit has passed: what waits on a loop goes on at once."""
-        self.blocked = False
         self.loop_tasks: Set[Any] = set()
-        self.abandoned = False
         self.said: Dict[str, bool] = {}
         self._on_cancel: List[Callable[[], None]] = []
         self._lock = threading.Lock()

@@ -66,7 +66,8 @@ class Pool:
         self._threads_max = threads_max
         self._queue: Deque[Entry] = deque()
         self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
+        self._changed: Optional[threading.Condition] = None
+        """There with the first thread."""
         self._idle = 0
         self._threads: Set[threading.Thread] = set()
         self._unfinished = 0
@@ -97,7 +98,7 @@ class Pool:
             future.run = entry.run
             if self._idle:
                 self._idle -= 1
-                self._changed.notify()
+                self._condition().notify()
             elif len(self._threads) < self._threads_max:
                 if waits or not self._threads:
                     self._start_thread()
@@ -158,7 +159,8 @@ class Pool:
         """End the idle threads."""
         with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            if self._changed is not None:
+                self._changed.notify_all()
             threads = list(self._threads)
             timer, self._timer = self._timer, None
         if timer is not None:
@@ -185,6 +187,12 @@ class Pool:
 
     # ------------------------------------------------------------ threads
 
+    def _condition(self) -> threading.Condition:
+        """That there is something new for a thread; called with the lock held."""
+        if self._changed is None:
+            self._changed = threading.Condition(self._lock)
+        return self._changed
+
     def _start_thread(self) -> None:
         name = f"{POOL_THREAD}{len(self._threads) + 1}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
@@ -199,7 +207,7 @@ class Pool:
                         self._threads.discard(threading.current_thread())
                         return
                     self._idle += 1
-                    self._changed.wait()
+                    self._condition().wait()
                 entry = self._queue.popleft()
                 self._taken += 1
             entry.run()
