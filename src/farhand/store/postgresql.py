@@ -45,6 +45,8 @@ NUL_SHOWN = "\u2400"
 
 _LOCK = "hashtext('farhand'), hashtext(current_schema())"
 _PARAMETER = re.compile(r"'[^']*'|\?|%")
+LEAVING_S = 2.0
+"""So long the session of a server that has ended may hold the database yet."""
 _WRITE_SETTINGS = "-c lock_timeout=5s -c synchronous_commit=on"
 _PASSES = (errors.SerializationFailure, errors.DeadlockDetected)
 _FAREWELLS = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
@@ -229,9 +231,15 @@ class OwningSession(PostgresSession):
         self._epoch = int(row[0]) if row else 0
 
     def lock(self) -> None:
-        """Take the advisory lock. Raises `StoreLocked`, naming who has it."""
-        if not self._try_lock():
-            raise StoreLocked(f"{_owner(self.connection)} uses {_name(self._url)}; stop it first")
+        """Take the advisory lock. Raises `StoreLocked`, naming who has it.
+
+        PostgreSQL may notice a moment after the end of a server that its session has ended.
+        """
+        deadline = time.monotonic() + LEAVING_S
+        while not self._try_lock():
+            if time.monotonic() > deadline:
+                raise StoreLocked(f"{_owner(self.connection)} uses {_name(self._url)}; stop it first")
+            time.sleep(0.02)
 
     def begin(self) -> None:
         """Open a transaction in which no other server can take over."""

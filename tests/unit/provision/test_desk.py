@@ -8,6 +8,7 @@ import pytest
 
 from farhand.errors import NotFound, Usage
 from farhand.model import Ask
+from farhand.provision import desk as desk_module
 from farhand.provision import provisioning, steps
 from farhand_worker.protocol import Inventory, as_dict
 from tests.unit.provision.conftest import GPU, Office, assigned
@@ -132,12 +133,16 @@ async def test_a_submission_that_was_accepted_unsaid_is_found_before_another_is_
 
 @pytest.mark.fault("4.5")
 async def test_a_scheduler_that_is_away_leaves_everything_outstanding(office: Office) -> None:
+    """B078: and it is asked less and less often."""
     await office.open()
     await office.queued()
     await office.step()
+    usual_s = office.desk._interval_s
     office.fake.status_fault = "squeue: error: Unable to contact slurm controller"
     for _ in range(5):
+        office.desk._polled_at = float("-inf")
         await office.step()
+    assert office.desk._interval_s == min(desk_module.POLL_S_MAX, usual_s * 2**5)
     assert office.open_machines[0].state == "pending"
     assert "Unable to contact" in office.trouble()
     assert len(office.fake.orders) == 1

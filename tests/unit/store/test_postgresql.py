@@ -18,6 +18,7 @@ from farhand.store import Store
 from farhand.store.database import Database
 from farhand.store.guard import Connection, OperationRefused
 from farhand.store.migrate import Migration, packaged
+from farhand.store.postgresql import OwningSession
 from tests.lab import postgresql
 from tests.lab.postgresql import Cluster
 from tests.optional import need
@@ -100,13 +101,26 @@ def test_both_dialects_have_the_same_migrations():
     assert [m.name for m in packaged("postgresql")] == [m.name for m in packaged("sqlite")]
 
 
-async def test_a_second_server_is_refused_and_told_of_the_first(cluster, tmp_path):
+async def test_a_second_server_is_refused_and_told_of_the_first(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr("farhand.store.postgresql.LEAVING_S", 0.1)
     url = cluster.database()
     first = await Store.open(tmp_path / "a", url=url)
     with pytest.raises(StoreLocked, match=r"the farhand server on \S+, process \d+, uses 127"):
         await Store.open(tmp_path / "b" / "store.db", url=url)
     await first.close()
     await (await Store.open(tmp_path / "b" / "store.db", url=url)).close()
+
+
+async def test_a_database_that_was_closed_can_be_opened_though_postgresql_has_not_noticed(
+    cluster, tmp_path, monkeypatch
+):
+    url = cluster.database()
+    tries = iter([False] * 3)
+    try_lock = OwningSession._try_lock
+    monkeypatch.setattr(OwningSession, "_try_lock", lambda self: next(tries, True) and try_lock(self))
+    for _ in range(5):
+        opened = await Database.open(tmp_path / "store.db", migrations=SCHEMA, url=url)
+        await opened.close()
 
 
 async def test_a_server_whose_database_was_taken_over_can_write_nothing_more(cluster, tmp_path):
