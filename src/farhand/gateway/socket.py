@@ -83,6 +83,8 @@ class Socket:
         self._session = Session(times)
         self._outgoing = Outgoing(websocket, direct, outbox)
         self._unrecorded = 0
+        self._submitted = self._once_more_from = 0
+        """How often reports were given to the writer, and when those of the last refused frame were again."""
         self._all_recorded = asyncio.Event()
         self._all_recorded.set()
         self._listening = False
@@ -317,19 +319,25 @@ class Socket:
     def _record(self, events: list[protocol.Event]) -> None:
         """Record what came in one frame in one transaction; it is with the writer when this returns."""
         self._unrecorded += 1
+        self._submitted += 1
         self._all_recorded.clear()
         answer = self._reports.record_all(events, self._credential.name)
-        answer.follow(partial(self._recorded, events))
+        answer.follow(partial(self._recorded, events, self._submitted))
 
-    def _recorded(self, events: list[protocol.Event], answer: Recording) -> None:
-        """Acknowledge what is recorded; what is refused together is recorded each on its own."""
+    def _recorded(self, events: list[protocol.Event], number: int, answer: Recording) -> None:
+        """Acknowledge what is recorded; what is refused together is recorded each on its own.
+
+        What was with the writer before that, and what it follows on only after it, is recorded once more.
+        """
         try:
             seqs = answer.result()
         except Exception as error:  # noqa: BLE001 whatever it was, the worker waits for an answer
-            if len(events) == 1:
-                self._refuse(events[0], error)
-            else:
+            if len(events) > 1:
                 self._record_each(events, error)
+            elif isinstance(error, protocol.ProtocolViolation) and number < self._once_more_from:
+                self._record(events)
+            else:
+                self._refuse(events[0], error)
         else:
             for event, seq in zip(events, seqs, strict=True):
                 self._acknowledge(event, seq)
@@ -350,6 +358,7 @@ class Socket:
             log.debug("%d reports are recorded one by one: %s", len(events), error)
         else:
             log.error("%d reports could not be stored together", len(events), exc_info=error)
+        self._once_more_from = self._submitted + 1
         for event in events:
             self._record([event])
 

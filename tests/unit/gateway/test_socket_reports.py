@@ -86,6 +86,27 @@ async def test_a_stale_lease_is_fenced_and_the_session_goes_on(gateway: Gateway,
     assert (await world.run_of(job)).state == "starting"
 
 
+async def test_what_follows_on_reports_that_are_refused_together_is_no_breach_of_the_protocol(
+    gateway: Gateway, world: World
+) -> None:
+    """It was with the writer already when they were given to it one by one."""
+    websocket, job = await gateway.with_job()
+    stale = protocol.Event(job.id, (job.lease or 0) - 1, "engine", 1, [COMPLETED])
+    go_on = world.block_writes()
+    websocket.say(
+        protocol.encode_several([protocol.encode(each) for each in (stale, an_event(job, 1, STARTED))])
+    )
+    websocket.say(an_event(job, 2, a_line("a")), an_event(job, 3, a_line("b")))
+    await gateway.answered(websocket)
+    go_on.set()
+    assert (await websocket.hear(protocol.Fenced)).lease == stale.lease
+    assert [(await websocket.hear(protocol.Ack)).seq for _ in range(3)] == [1, 2, 3]
+    assert [line.text for line in (await world.store.logs.page(job.run)).items] == ["a", "b"]
+    websocket.say(an_event(job, 5, a_line("d")))
+    code, reason = await websocket.hear(tuple)
+    assert (code, "events 4 to 4" in reason) == (1002, True), "what is missing is a breach all the same"
+
+
 @pytest.mark.fault("1.8")
 async def test_what_was_recorded_is_acknowledged_whatever_the_lease_is_now(
     gateway: Gateway, world: World
