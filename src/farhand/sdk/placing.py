@@ -18,6 +18,13 @@ from .questions import Questions, RequestLater
 
 Outcome = Dict[str, Any]
 
+_AT_HAND_BYTES_MAX = 2 * 1024 * 1024
+
+
+def _is_at_hand(outcome: Outcome, value: Dict[str, Any]) -> bool:
+    """Whether a value lies in a file that is known, and is soon loaded: its thread would cost as much."""
+    return "path" in outcome and encoding.size_of(value) <= _AT_HAND_BYTES_MAX
+
 
 def _refuse_secrets(made: Call, args: Dict[str, Any]) -> None:
     """Arguments are stored and shown, and masked ones would be of no use."""
@@ -118,7 +125,8 @@ class Placer:
             self._end(made, future, outcome, error=calls.failure_of(outcome))
             return
         body = outcome.get("value") or {"enc": "json", "text": "null"}
-        if "digest" in body:  # fetching asks the agent, whose answer this very thread would have to read
+        if "digest" in body and not _is_at_hand(outcome, body):
+            # Fetching asks the agent, whose answer this very thread would have to read.
             threading.Thread(
                 target=self._load, args=(made, future, outcome, body), name="farhand-load", daemon=True
             ).start()
