@@ -10,6 +10,7 @@ import pytest
 from farhand.errors import Conflict, StaleLease
 from farhand.model import Hook
 from farhand.resources import Capacity
+from farhand.store import reports as ways
 from farhand.store.changes import Leased
 from farhand.store.claims import Claim
 from farhand.store.reports import Report
@@ -70,6 +71,38 @@ async def test_ends_that_come_together_are_as_each_would_have_been(story: Story)
     assert sorted(several.changes.released) == sorted(
         (each.job.id, each.job.lease, "w2") for each in together
     )
+
+
+async def test_an_end_that_comes_alone_is_as_those_that_come_together(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = story.result(value={"enc": "json", "text": f'"{DIGEST}"'}, message="well")
+    alone, *together = await called(story)
+    several = await story.store.reports.record_all(
+        [report(each, STARTED, end) for each in together], story.now, "w2"
+    )
+    monkeypatch.setattr(ways, "_record_together", None)
+    one = await story.store.reports.record_all([report(alone, STARTED, end)], story.now, "w2")
+    monkeypatch.undo()
+    assert one.seqs == (2,)
+    assert one.changes.released == ((alone.job.id, alone.job.lease, "w2"),)
+    assert one.changes.streams == several.changes.streams
+    bodies = [
+        {**outcome.body, "key": "", "name": "", "index": 0}
+        for outcome in (*one.changes.outcomes, *several.changes.outcomes)
+    ]
+    assert bodies == [bodies[0]] * 3
+    run = alone.job.run
+    first, *others = [await story.task(run, f"k{number}") for number in range(3)]
+    assert [shown(task) for task in others] == [shown(first)] * 2
+    jobs = [await story.job(each.job.id) for each in (alone, *together)]
+    assert {(job.state, job.lease, job.worker, job.started_at) for job in jobs} == {
+        ("ended", None, None, 1000.5)
+    }
+    attempts = [attempt for attempt, _ in await story.store.workers.attempts("w2", 0.0, 10)]
+    assert len({(a.outcome, a.reason, a.message, a.host, a.started_at, a.ended_at) for a in attempts}) == 1
+    assert await story.store.reports.recorded(alone.job.id, alone.job.lease or 0) == {"engine": 2}
+    assert (await story.store.reports.record_all([report(alone, STARTED, end)], story.now, "w2")).seqs == (2,)
 
 
 async def test_what_was_said_meanwhile_is_kept(story: Story) -> None:

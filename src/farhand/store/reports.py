@@ -30,7 +30,7 @@ from .guard import Connection
 from .moves import holds, load_job
 from .placements import Placements
 from .reported import apply_events
-from .returns import Returns, is_return
+from .returns import Returns, end_alone, is_return
 from .rows import JOBS, RUNS, Row, storable
 
 
@@ -174,18 +174,16 @@ def _record_all(
     worker: str | None,
     claims: Sequence[Claim],
 ) -> Recorded:
-    if len(reports) == 1 and looks_asked(reports[0].events, claims):
-        report = reports[0]
-        asked = place_asked(connection, report[:4], report.events[0], claims[0], now, worker)
-        if asked is not None:
-            connection.execute(_RECORD, (*report[:3], report.first))
-            return Recorded((report.first,), asked[0], (asked[1],))
+    if len(reports) == 1:
+        usual = _record_alone(connection, reports[0], now, worker, claims)
+        if usual is not None:
+            return usual
     effects, placements = Effects(), Placements(connection)
     seqs: list[int] = []
     told: dict[tuple[Any, ...], int] = {}  # of each spool, which may come in several batches
-    for usual, alike in groupby(reports, key=_usual_end):
+    for kind, alike in groupby(reports, key=_usual_end):
         together = list(alike)
-        ends = None if usual is None else usual(connection, effects, now)
+        ends = None if kind is None else kind(connection, effects, now)
         done = set[str]() if ends is None else _record_together(ends, together, worker)
         known = _known(connection, [report for report in together if report.job not in done])
         for report in together:
@@ -204,6 +202,22 @@ def _record_all(
     leased = settle_claims(connection, effects, placements, claims, now)
     placements.flush()
     return Recorded(tuple(seqs), effects.freeze(), leased)
+
+
+def _record_alone(
+    connection: Connection, report: Report, now: float, worker: str | None, claims: Sequence[Claim]
+) -> Recorded | None:
+    """Record a report that comes by itself, of a call that begins or ends as most do; None if it is none."""
+    events = report.events
+    if looks_asked(events, claims):
+        asked = place_asked(connection, report[:4], events[0], claims[0], now, worker)
+        if asked is not None:
+            connection.execute(_RECORD, (*report[:3], report.first))
+            return Recorded((report.first,), asked[0], (asked[1],))
+    elif len(events) == 2 and not claims and worker is not None and _usual_end(report) is Returns:
+        changes = end_alone(connection, report[:3], events, worker)
+        return None if changes is None else Recorded((2,), changes)
+    return None
 
 
 def _usual_end(report: Report) -> type[Returns | Completions] | None:

@@ -11,15 +11,15 @@ from typing import Any
 from farhand_worker.protocol import Artifact, Log, Metric, Progress, Result, Started
 
 from ..errors import IllegalTransition
-from ..lifecycle import TASK, advance
+from ..lifecycle import JOB, TASK, advance
 from ..model import Json
 from .batch import STREAMING, Batch
-from .changes import Effects, PlacedOutcome
+from .changes import Changes, Effects, PlacedOutcome
 from .guard import Connection
 from .nested import open_ids
 from .rows import Row, from_json, optional_json
 from .run_blobs import digests_of, name_blobs
-from .whole_ends import WholeEnds
+from .whole_ends import ATTEMPT, WholeEnds, attempt_row
 
 _STREAMED = frozenset({Log, Metric, Progress, Artifact})
 
@@ -30,6 +30,77 @@ _FIND = (
     " AND NOT EXISTS (SELECT 1 FROM recorded c WHERE c.job = j.id AND c.lease = j.lease AND c.source = ?)"
     " AND j.id IN"
 )
+
+
+_TASK = (
+    "UPDATE task_runs SET state = 'completed', started_at = ?, ended_at = ?, attempts = 1, kept = 1,"
+    " value = ?, error = NULL WHERE run = ? AND key = ? AND state = 'queued'"
+)
+_ALONE = (
+    "UPDATE jobs SET state = 'ended', started_at = ?, lease = NULL, worker = NULL"
+    " WHERE id = ? AND lease = ? AND worker = ? AND state = 'leased' AND kind = 'call' AND attempt = 1"
+    " AND nested IS NULL AND parent_job IS NOT NULL"
+    " AND EXISTS"
+    " (SELECT 1 FROM task_runs t WHERE t.run = jobs.run AND t.key = jobs.key AND t.state = 'queued')"
+    " AND NOT EXISTS (SELECT 1 FROM recorded c WHERE c.job = ? AND c.lease = ? AND c.source = ?)"
+    " RETURNING run, key, name, parent_job"
+)
+"""What `_FIND` finds is ended as it is found, where there is one of it and no more is to be known."""
+
+
+def end_alone(
+    connection: Connection, spool: tuple[str, int, str], events: Sequence[Any], worker: str
+) -> Changes | None:
+    """Record the end of a call that said nothing else; None, and nothing is written, if it is unlike most.
+
+    ``spool`` is the job, its lease and the source.
+    """
+    job, lease, _ = spool
+    start, end = events
+    rows = connection.execute(_ALONE, (start.at, job, lease, worker, *spool)).fetchall()
+    if not rows:
+        return None
+    advance(JOB, advance(JOB, "leased", "running"), "ended")
+    advance(TASK, advance(TASK, "queued", "running"), "completed")
+    ((run, key, name, parent),) = rows
+    at = float(max(end.at, start.at))
+    told = connection.execute(
+        f"{_TASK} RETURNING scope, place", (start.at, at, optional_json(end.value), run, key)
+    ).fetchall()
+    if len(told) != 1:
+        raise IllegalTransition(f"call {key} of run {run} is no longer as it was read")
+    connection.execute(ATTEMPT, attempt_row(lease, events, at))
+    if digests := digests_of(end.value):
+        name_blobs(connection, run, digests)
+    outcome = _outcome(parent, key, name, *told[0], start.at, at, end.value)
+    return Changes(released=((job, lease, worker),), outcomes=(outcome,), streams=(run,))
+
+
+def _outcome(
+    parent: str,
+    key: str,
+    name: str,
+    scope: str,
+    index: int | None,
+    start: float,
+    at: float,
+    value: Json | None,
+) -> PlacedOutcome:
+    """What the parent of a call that has completed is told."""
+    body: Json = {
+        "key": key,
+        "name": name,
+        "state": "completed",
+        "started_at": start,
+        "ended_at": at,
+        "scope": scope,
+        "index": index,
+        "attempts": 1,
+        "kept": True,
+        "value": value,
+        "error": None,
+    }
+    return PlacedOutcome(parent, key, body)
 
 
 def is_return(first: int, events: Sequence[Any]) -> bool:
@@ -72,20 +143,7 @@ class Returns:
         if digests := digests_of(end.value):
             name_blobs(self._connection, run, digests)
         if parent is not None:
-            body: Json = {
-                "key": key,
-                "name": name,
-                "state": end.state,
-                "started_at": start.at,
-                "ended_at": at,
-                "scope": scope,
-                "index": place,
-                "attempts": 1,
-                "kept": True,
-                "value": end.value,
-                "error": None,
-            }
-            effects.outcomes.append(PlacedOutcome(parent, key, body))
+            effects.outcomes.append(_outcome(parent, key, name, scope, place, start.at, at, end.value))
 
     def _stream(self, run: str, events: Sequence[Any], nested: bool) -> None:
         """What it said meanwhile; ``nested``: it belongs to a flow that was called inside of the run."""
@@ -101,11 +159,7 @@ class Returns:
         if not self._ends.flush():
             return
         advance(TASK, advance(TASK, "queued", "running"), "completed")
-        told = self._connection.executemany(
-            "UPDATE task_runs SET state = 'completed', started_at = ?, ended_at = ?, attempts = 1, kept = 1,"
-            " value = ?, error = NULL WHERE run = ? AND key = ? AND state = 'queued'",
-            self._tasks,
-        )
+        told = self._connection.executemany(_TASK, self._tasks)
         if told.rowcount != len(self._tasks):
             raise IllegalTransition("calls that have ended are no longer as they were read")
         self._tasks = []

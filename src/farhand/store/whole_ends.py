@@ -9,6 +9,20 @@ from ..errors import IllegalTransition
 from ..lifecycle import JOB, advance
 from .guard import Connection
 
+ATTEMPT = (
+    "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ?,"
+    " ended_at = ?, outcome = ?, reason = ?, message = ?, whole = ? WHERE lease = ?"
+)
+
+
+def attempt_row(lease: int, events: Sequence[Any], at: float) -> tuple[Any, ...]:
+    """The values of `ATTEMPT`. How many events there are is what is kept of the spool being recorded."""
+    start, end = events[0], events[-1]
+    return (
+        start.at, start.host, start.python, start.pid, start.environment,
+        at, end.state, end.reason or end.state, end.message, len(events), lease,
+    )  # fmt: skip
+
 
 class WholeEnds:
     """Attempts and jobs that have ended, written together."""
@@ -19,18 +33,10 @@ class WholeEnds:
         self._jobs: list[tuple[Any, ...]] = []
 
     def add(self, job: str, lease: int, events: Sequence[Any]) -> float:
-        """One has ended, as its `Started` and its `Result` say; when, which is not before it began.
-
-        How many events there are is what is kept of its spool being recorded.
-        """
+        """One has ended, as its `Started` and its `Result` say; when, which is not before it began."""
         start, end = events[0], events[-1]
         at = max(end.at, start.at)
-        self._attempts.append(
-            (
-                start.at, start.host, start.python, start.pid, start.environment,
-                at, end.state, end.reason or end.state, end.message, len(events), lease,
-            )
-        )  # fmt: skip
+        self._attempts.append(attempt_row(lease, events, at))
         self._jobs.append((start.at, job, lease))
         return float(at)
 
@@ -39,11 +45,7 @@ class WholeEnds:
         if not self._jobs:
             return False
         advance(JOB, advance(JOB, "leased", "running"), "ended")
-        self._connection.executemany(
-            "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ?,"
-            " ended_at = ?, outcome = ?, reason = ?, message = ?, whole = ? WHERE lease = ?",
-            self._attempts,
-        )
+        self._connection.executemany(ATTEMPT, self._attempts)
         ended = self._connection.executemany(
             "UPDATE jobs SET state = 'ended', started_at = ?, lease = NULL, worker = NULL"
             " WHERE id = ? AND state = 'leased' AND lease = ?",

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 CALLS = 60
 PLACED_PAGES, PLACED_STATEMENTS = 17, 6
-ENDED_PAGES, ENDED_STATEMENTS = 6, 4
+ENDED_PAGES, ENDED_STATEMENTS = 6, 3
 BEGUN_PAGES, BEGUN_STATEMENTS = 19, 5
 RUN_ENDED_PAGES, RUN_ENDED_STATEMENTS = 14, 5
 FRAME = 24 + 4096
@@ -60,7 +60,7 @@ class Counted:
 
     async def report(self, what: str, job: Job, first: int, events: list[Any], *claims: Claim) -> Any:
         report = Report(job.id, job.lease or 0, "engine", first, events)
-        return await self.count(what, self.store.reports.record_all([report], self.now, None, claims))
+        return await self.count(what, self.store.reports.record_all([report], self.now, job.worker, claims))
 
     async def begin(self, what: str) -> Job:
         run = new_id(self.now)

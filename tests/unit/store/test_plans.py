@@ -72,6 +72,9 @@ async def everything(store: Store) -> None:
             claims = [Claim("w", Capacity(9), key="g", run=run.id)]
             await store.reports.record(job.id, lease, "engine", len(events) + 1, alone, 5.0, None, claims)
             await store.reports.end(job.id, lease, Ending("failed" if number else "crashed"), 6.0)
+        if call := await handed(store, f"r{number}.3", "w", Capacity(9), 2.0):
+            events = [protocol.Started(3.0, 1, "3"), protocol.Result("completed", 4.0)]
+            await store.reports.record(call.job.id, call.job.lease or 0, "engine", 1, events, 5.0, "w")
         if call := await handed(store, f"r{number}.2", "w", Capacity(9), 2.0):
             events = [
                 protocol.Started(3.0, 1, "3"),
