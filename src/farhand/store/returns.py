@@ -72,7 +72,8 @@ def end_alone(
     connection.execute(ATTEMPT, attempt_row(lease, events, at))
     if digests := digests_of(end.value):
         name_blobs(connection, run, digests)
-    outcome = _outcome(parent, key, name, *told[0], start.at, at, end.value)
+    ((scope, place),) = told
+    outcome = _outcome(parent, key, name, scope, place, start.at, at, end.value)
     return Changes(released=((job, lease, worker),), outcomes=(outcome,), streams=(run,))
 
 
