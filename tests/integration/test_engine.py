@@ -256,6 +256,16 @@ def test_an_engine_that_a_job_leaves_other_than_it_began_is_retired(begin: Begin
     assert agent.frames[-1]["retire"] is True
 
 
+def test_an_engine_that_has_grown_too_large_is_retired(begin: Begin) -> None:
+    agent = begin("@flow\ndef first(): pass\n@flow\ndef main(): time.sleep(0.03)\n")
+    agent.run("pipeline:first", memory_bytes_max=1 << 40)
+    assert agent.frames[-1]["retire"] is False
+    agent.run("pipeline:main", memory_bytes_max=1 << 40)
+    assert agent.frames[-1]["retire"] is False
+    agent.run("pipeline:main", memory_bytes_max=1 << 20)
+    assert agent.frames[-1]["retire"] is True
+
+
 def test_modules_of_an_earlier_bundle_are_not_used_by_the_next(begin: Begin) -> None:
     agent = begin("import helper\n@flow\ndef main(): return helper.WORD\n")
     agent.bundle("helper.py", "WORD = 'first'\n")

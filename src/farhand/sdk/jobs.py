@@ -8,6 +8,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
@@ -25,6 +26,9 @@ Header = Dict[str, Any]
 
 _STOPPED_CODE = 143
 _UNLIMITED = float("inf")
+
+WEIGHED_AFTER_S = 0.02
+"""No job fills a gigabyte in less, and to be told how large a process is takes as long as some jobs do."""
 
 PRELOADED = (loggers, secrets, sharing, mimetypes)
 """Loaded with the engine, so that nothing of a project can take the place of what they import."""
@@ -58,6 +62,7 @@ class Engine:
         self._where = ""
         self._snapshot: Any = None
         self._bounds = Bounds()
+        self._unweighed_s = WEIGHED_AFTER_S
         on_fork(self._after_fork)
 
     def serve(self) -> None:
@@ -88,6 +93,7 @@ class Engine:
             retire = self._execute(header) or retire
 
     def _execute(self, header: Header) -> bool:
+        began = time.monotonic()
         root = self._enter_bundle(header["bundle_dir"])
         job = Job(header, self._channel, root, self._where)
         with self._lock:
@@ -101,11 +107,19 @@ class Engine:
         with self._lock:
             self._job = None
         retire = retire or not self._bounds.kept()
-        retire = retire or restore.memory_bytes() > (header.get("memory_bytes_max") or _UNLIMITED)
+        retire = retire or self._has_grown(header.get("memory_bytes_max") or _UNLIMITED, began)
         if job.stopped:
             os._exit(_STOPPED_CODE)
         self._channel.send("done", retire=retire)
         return retire
+
+    def _has_grown(self, bytes_max: float, began: float) -> bool:
+        """Whether this process is too large to be kept; looked at when its jobs have had time to fill it."""
+        self._unweighed_s += time.monotonic() - began
+        if self._unweighed_s < WEIGHED_AFTER_S:
+            return False
+        self._unweighed_s = 0.0
+        return restore.memory_bytes() > bytes_max
 
     def _enter_bundle(self, text: str) -> Path:
         if self._root is not None and text == self._root_text:
