@@ -6,6 +6,7 @@ failed, 2 usage or configuration, 3 refused or unreachable, 130 interrupted.
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -19,6 +20,7 @@ def main(**options: Any) -> None:
     if not RUNS_HERE:
         os.write(2, f"{NOT_HERE}\n".encode())
         os._exit(USAGE)
+    gc.disable()  # what is loaded stays; whoever loads the command turns it on
     try:
         from .program import main as program
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from dataclasses import dataclass
@@ -71,7 +72,9 @@ class Program(click.Group):
         entry = _BY_NAME.get(cmd_name)
         if entry is None:
             return None
-        return getattr(importlib.import_module(f"farhand.cli.{entry.module}"), entry.name)
+        command = getattr(importlib.import_module(f"farhand.cli.{entry.module}"), entry.name)
+        gc.enable()
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands, without importing any."""

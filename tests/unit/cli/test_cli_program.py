@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,15 @@ def test_the_table_says_of_a_command_what_it_says_of_itself(entry) -> None:
     command = main.get_command(click.Context(main), entry.name)  # type: ignore[attr-defined]
     assert command is not None
     assert command.get_short_help_str(200) == entry.help
+
+
+def test_garbage_is_collected_again_once_the_command_is_loaded() -> None:
+    gc.disable()
+    try:
+        main.get_command(click.Context(main), "runs")  # type: ignore[attr-defined]
+        assert gc.isenabled()
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(
