@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.deployment import FAST, deployed
-from tests.harness.processes import alive
+from tests.harness.processes import alive, signal_all
 from tests.harness.proxy import TO_SERVER, TO_WORKER, Proxy
 from tests.harness.shop import Shop, Work
 from tests.harness.waiting import eventually
@@ -80,9 +80,9 @@ def test_a_killed_warden_costs_its_runs_an_attempt_and_the_agent_goes_on(shop: S
 @pytest.mark.fault("3.4")
 def test_a_worker_killed_with_all_its_processes_comes_back_and_goes_on(shop: Shop, tmp_path: Path) -> None:
     work = shop.working(tmp_path)
-    engines = shop.worker.engines()
-    for pid in (shop.worker.warden, *engines):
-        os.kill(pid, signal.SIGKILL)
+    signal_all(
+        [shop.worker.warden, *shop.worker.engines()], signal.SIGKILL
+    )  # the first takes the others along
     shop.worker.kill()
     shop.worker.start()
     work.ends(attempts=2)
