@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,8 +93,10 @@ class Ahead:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._held_up: OrderedDict[str, None] = OrderedDict()
 
-    def note(self, ended: Iterable[tuple[Holding, list[Any]]]) -> None:
+    def note(self, ended: Sequence[tuple[Holding, list[Any]]]) -> None:
         """Attempts have ended with these events, which came together."""
+        if not ended:
+            return
         held_up = dict[tuple[str, str], Job]()
         for holding, events in ended:
             job, end = holding.job, events[-1]

@@ -67,9 +67,10 @@ class Consequences:
             self._queue.relane(job_id, now)
         for job_id in changes.dequeued:
             self._queue.remove(job_id)
-        if self._fitness is not None:
+        if self._fitness is not None and (changes.unfit or changes.released or changes.dequeued):
             self._learn(self._fitness, changes)
-        self._queue.add_all(map(self._queue.steady.of, changes.enqueued), now)
+        if changes.enqueued:
+            self._queue.add_all(map(self._queue.steady.of, changes.enqueued), now)
         for job in changes.blocked:
             self._fleet.changed(job)
         for job in changes.cancel:
@@ -94,7 +95,10 @@ class Consequences:
         for unfit in changes.unfit:
             fitness.note(unfit)
         again = {job.id for job in changes.enqueued}
-        for job_id in (*(job_id for job_id, _, _ in changes.released), *changes.dequeued):
+        for job_id, _, _ in changes.released:
+            if job_id not in again:
+                fitness.forget(job_id)
+        for job_id in changes.dequeued:
             if job_id not in again:
                 fitness.forget(job_id)
 

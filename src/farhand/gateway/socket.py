@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar
@@ -187,16 +186,20 @@ class Socket:
         it holds what has to be waited for."""
         if not self._listening or self._session.state != ATTACHED:
             return False
-        with self._outbox, self._at_fault():
-            messages = self._session.receive(text)
-            if any(type(message) in self._WAITED_FOR for message in messages):
-                return False
-            for kind, alike in groupby(messages, key=type):
-                self._handle(kind, alike)
+        with self._outbox:
+            try:
+                messages = self._session.receive(text)
+                for message in messages:
+                    if type(message) in self._WAITED_FOR:
+                        return False
+                for kind, alike in groupby(messages, key=type):
+                    self._handle(kind, alike)
+            except Exception as error:  # noqa: BLE001 whatever it is, it ends the session
+                self._at_fault(error)
         return True
 
     async def _take(self, text: str) -> None:
-        with self._at_fault():
+        try:
             for kind, alike in groupby(self._session.receive(text), key=type):
                 waited_for = self._WAITED_FOR.get(kind)
                 if waited_for is None:
@@ -204,6 +207,8 @@ class Socket:
                     continue
                 for message in alike:
                     await waited_for(self, message)
+        except Exception as error:  # noqa: BLE001 whatever it is, it ends the session
+            self._at_fault(error)
 
     def _handle(self, kind: type, messages: Iterable[Any]) -> None:
         """Messages of one kind that follow on one another."""
@@ -213,15 +218,12 @@ class Socket:
         for message in messages:
             self._HANDLERS[kind](self, message)
 
-    @contextmanager
-    def _at_fault(self) -> Generator[None]:
-        """End the session for what goes wrong with a frame, and say whose fault it is."""
-        try:
-            yield
-        except protocol.ProtocolViolation as violation:
-            self._violated(str(violation))
-        except Exception:  # whatever it was: the worker tries again, and its engines go on meanwhile
-            log.exception("the session of worker %s failed", self._credential.name)
+    def _at_fault(self, error: Exception) -> None:
+        """End the session for what went wrong with a frame, and say whose fault it is."""
+        if isinstance(error, protocol.ProtocolViolation):
+            self._violated(str(error))
+        else:  # the worker tries again, and its engines go on meanwhile
+            log.error("the session of worker %s failed", self._credential.name, exc_info=error)
             self._close(_TRY_AGAIN, "the server failed; try again")
 
     def _violated(self, what: str) -> None:

@@ -47,10 +47,9 @@ class Answer(Generic[T]):
 
         What ``act`` raises is told as what any callback of the loop raises, and keeps nobody else from it.
         """
+        self._followers.append(act)
         if self.done:
-            _call(act, self)
-        else:
-            self._followers.append(act)
+            self._settle()
 
     def then(self, change: Callable[[Answer[T]], U | Answer[U]]) -> Answer[U]:
         """What ``change`` makes of this once it has come: a value, an error that it raises, or what comes of
@@ -83,7 +82,10 @@ class Answer(Generic[T]):
         self.done = True
         followers, self._followers = self._followers, []
         for act in followers:
-            _call(act, self)
+            try:
+                act(self)
+            except Exception as error:  # noqa: BLE001 a mistake of one follower is nobody else's
+                _tell(act, error)
 
     def __await__(self) -> Generator[Any, None, T]:
         if not self.done:
@@ -93,12 +95,9 @@ class Answer(Generic[T]):
         return self.result()
 
 
-def _call(act: Callable[[Any], object], answer: Any) -> None:
-    try:
-        act(answer)
-    except Exception as error:  # noqa: BLE001 a mistake of one follower is nobody else's
-        context = {"message": f"{act!r} failed", "exception": error}
-        asyncio.get_running_loop().call_exception_handler(context)
+def _tell(act: object, error: Exception) -> None:
+    context = {"message": f"{act!r} failed", "exception": error}
+    asyncio.get_running_loop().call_exception_handler(context)
 
 
 def succeeded(value: T) -> Answer[T]:
