@@ -116,6 +116,13 @@ class Reports:
             items.append(item)
         return {"items": items, "more": len(items) > 0}
 
+    def is_held(self, event: protocol.Event, worker: str) -> bool:
+        """Whether ``worker`` holds the job by that lease, as far as is known without asking the store."""
+        held = self._fleet.holder(event.job)
+        if held is None:
+            return self._imports.owns(event.job)
+        return held[1].lease == event.lease and held[0].name == worker
+
     async def is_current(self, job_id: str, lease: int, worker: str) -> bool:
         """Whether ``worker`` holds the job, and by its current lease."""
         if self._imports.owns(job_id):

@@ -269,7 +269,21 @@ class Socket:
     def _on_events(self, events: list[protocol.Event]) -> None:
         for event in events:
             self._session.accepted(event.job, event.lease)
-        self._record(events)
+        if len(events) > 1:
+            events = self._surely_recorded(events)
+        if events:
+            self._record(events)
+
+    def _surely_recorded(self, events: list[protocol.Event]) -> list[protocol.Event]:
+        """Those that are not refused for their lease; the others are recorded each on its own, as what is
+        refused together is. Those would come late: the next frame may have ended their attempts by then."""
+        name = self._credential.name
+        held = [event for event in events if self._reports.is_held(event, name)]
+        if len(held) < len(events):
+            for event in events:
+                if not self._reports.is_held(event, name):
+                    self._record([event])
+        return held
 
     def _on_request(self, request: protocol.Request) -> None:
         self._spawn(self._reply(request), self._asked)

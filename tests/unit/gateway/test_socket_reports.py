@@ -86,10 +86,27 @@ async def test_a_stale_lease_is_fenced_and_the_session_goes_on(gateway: Gateway,
     assert (await world.run_of(job)).state == "starting"
 
 
+async def test_a_stale_report_among_others_holds_none_of_them_up(gateway: Gateway, world: World) -> None:
+    """Lines that were recorded after it alone were late: the next frame had ended their attempt."""
+    websocket, job = await gateway.with_job()
+    stale = protocol.Event(job.id, (job.lease or 0) - 1, "engine", 1, [COMPLETED])
+    line = protocol.Event(job.id, job.lease or 0, "agent", 1, [a_line("a child's last words")])
+    go_on = world.block_writes()
+    websocket.say(protocol.encode_several([protocol.encode(each) for each in (stale, line)]))
+    websocket.say(an_event(job, 1, STARTED, COMPLETED))
+    await gateway.answered(websocket)
+    go_on.set()
+    assert (await websocket.hear(protocol.Fenced)).lease == stale.lease
+    acks = [await websocket.hear(protocol.Ack) for _ in range(2)]
+    assert [(ack.source, ack.seq) for ack in acks] == [("agent", 1), ("engine", 2)]
+    assert [line.text for line in (await world.store.logs.page(job.run)).items] == ["a child's last words"]
+
+
 async def test_what_follows_on_reports_that_are_refused_together_is_no_breach_of_the_protocol(
-    gateway: Gateway, world: World
+    gateway: Gateway, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was with the writer already when they were given to it one by one."""
+    monkeypatch.setattr(world.reports, "is_held", lambda *_: True)  # as it was a moment ago
     websocket, job = await gateway.with_job()
     stale = protocol.Event(job.id, (job.lease or 0) - 1, "engine", 1, [COMPLETED])
     go_on = world.block_writes()
