@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from farhand_worker.protocol import Recall, Set
-from tests.integration.agent_server import SLEEP, STEADY, AgentProcess, FakeServer, until
+from tests.integration.agent_server import SLEEP, STEADY, AgentProcess, FakeServer, digest_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +67,26 @@ async def test_jobs_of_one_line_run_one_after_another_in_one_engine(
     assert spans == sorted(spans)
     assert all(before[1] <= after[0] for before, after in pairwise(spans))
     assert len({pid for *_, pid in spans}) == 1
+
+
+@pytest.mark.parametrize(("size", "ahead"), [(8, True), (2**30, False)])
+async def test_small_arguments_come_while_their_job_waits_and_are_handed_over_with_it(
+    server: FakeServer, agent: AgentProcess, size: int, ahead: bool
+) -> None:
+    digest = digest_of(b"an input")
+    server.blobs[digest] = b"an input"
+    named = {"enc": "json", "digest": digest, "size": size}
+    await server.assign("j1", "log('begun'); value = outcomes.get()")
+    await server.line("j1", "begun")
+    reads = "path = job['args_path']; value = path and open(path).read()"
+    await server.assign("j2", reads, lease=2, behind=1, args=named)
+    await until(lambda: server.record("j2", 2).accepted, "j2 is accepted")
+    if ahead:
+        await until(lambda: any(digest in path for path in server.gets), "its arguments are fetched")
+    assert any(digest in path for path in server.gets) == ahead
+    await server.outcome("j1", "key", {"state": "completed"})
+    _, body = await server.ended("j2", lease=2)
+    assert json.loads(body["value"]["text"]) == ("an input" if ahead else None)
 
 
 async def test_a_job_that_waits_is_accepted_and_told_of_in_hello(

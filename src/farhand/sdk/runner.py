@@ -214,9 +214,14 @@ class Job:
             raise NotFound(f"{self._header['entry']} is no flow or task")
         return step
 
+    def _args_path(self, digest: str) -> Path:
+        """The file of the arguments, where the agent had it when it handed the job over, or will have it."""
+        known = self._header.get("args_path")
+        return Path(known) if known and os.path.exists(known) else self.spool.value_path(digest)
+
     def _arguments(self, step: Step[Any]) -> Any:
         try:
-            given = encoding.decode(self._header["args"], self.spool.value_path)
+            given = encoding.decode(self._header["args"], self._args_path)
         except encoding.CannotDecode as error:
             raise _Unfit("arguments_do_not_load") from error
         if self._header["kind"] == "call" and isinstance(step, Flow):

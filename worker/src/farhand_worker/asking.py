@@ -15,6 +15,9 @@ from .transfer import Claim
 
 Header = Dict[str, Any]
 
+_IN_LINE_BYTES_MAX = 16 * 1024 * 1024
+"""A larger argument is not fetched before its job's turn, which may come on another machine."""
+
 
 class Asking:
     """The questions of one attempt. ``engine`` is who gets the answers, while there is one."""
@@ -26,6 +29,7 @@ class Asking:
         self.engine: Optional[Engine] = None
         self._requests: Dict[str, Tuple[Any, Request]] = {}
         self._named: Set[str] = set()
+        self._at_hand: Dict[str, Path] = {}
         self._tasks: Set[asyncio.Task[None]] = set()
 
     def ask(self, header: Header) -> None:
@@ -57,6 +61,16 @@ class Asking:
             self._named.add(digest)
             self._beside(self._fetch_ahead(digest))
 
+    def fetch_in_line(self, value: Any) -> None:
+        """The same of the arguments of a job that waits for its turn, unless they are too large for that."""
+        if isinstance(value, dict) and value.get("size", 0) <= _IN_LINE_BYTES_MAX:
+            self.fetch_value(value)
+
+    def at_hand(self, value: Any) -> Optional[str]:
+        """The path of what has been fetched of a Value; the engine need not ask for it."""
+        path = self._at_hand.get(value.get("digest", "")) if isinstance(value, dict) else None
+        return None if path is None else str(path)
+
     def value_path(self, value: Any, seen: Optional[Sequence[int]]) -> Optional[Path]:
         """The file of an outcome's value, where the server told what it is like; else it is fetched ahead."""
         digest = value.get("digest") if isinstance(value, dict) else None
@@ -85,7 +99,7 @@ class Asking:
 
     async def _fetch_ahead(self, digest: str) -> None:
         with contextlib.suppress(NotFetched):  # the engine that asks for it is told
-            await self._host.cache.value(digest, self._claim)
+            self._at_hand[digest] = await self._host.cache.value(digest, self._claim)
 
     def _fetch_blob(self, header: Header) -> None:
         args = header.get("args") or {}

@@ -88,6 +88,8 @@ class Attempt:
         if self._hindered:
             self._host.background(self._start_after(predecessors))
         self._line.join(self)
+        if not self._turn:
+            self._asking.fetch_in_line(self.assign.args)
 
     async def _start_after(self, predecessors: Sequence[Any]) -> None:
         for older in predecessors:
@@ -154,7 +156,7 @@ class Attempt:
         host, grace_s = self._host, self._grace_s
         job = job_of(self.assign, host, self._preparation, self.reports, grace_s)
         ways = {"armed": False, "unanswered": True, "tell_result": not self._line.followed}
-        engine.channel.send("job", **ways, **job)
+        engine.channel.send("job", **ways, **job, args_path=self._asking.at_hand(self.assign.args))
         self._bells.begin(engine)
         host.speaks(self)
         if self._fate is not None:
