@@ -12,14 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from farhand.store.leases import RESERVED
 from tests.harness.deployment import FAST, Deployment, deployed
 from tests.harness.processes import alive
 from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 
-FOR_EVER = replace(FAST, lease_s=3600.0, outage_s=3600.0)
-"""Whoever waited here for a lease to run out would wait for longer than any test."""
+FOR_EVER = replace(FAST, lease_s=3600.0, outage_s=3600.0, handoff_s=5.0)
+"""Whoever waited here for a lease to run out would wait for longer than any test; and no hand-off is given
+up on a loaded machine, which takes another number."""
 
 PRETENDING = """
 import sys
@@ -101,8 +103,8 @@ def test_a_restored_server_stops_the_engine_of_a_lease_it_never_gave(tmp_path: P
         run = server.start_run("waiting_there", path=str(witness), gate=str(gate))
         token = server.token("box", [])
         farhand(server, "backup", str(backup))
-        for _ in range(3):
-            server.wait_for_run(server.start_run("where"), "completed")
+        for other in [server.start_run("where") for _ in range(RESERVED)]:
+            server.wait_for_run(other, "completed")
         worker = server.worker("box", token=token)
         server.wait_for_run(run, "running")
         (before,) = server.attempts(run)

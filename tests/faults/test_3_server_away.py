@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.harness.deployment import deployed
+from tests.harness.deployment import FAST, deployed
 from tests.harness.shop import Shop
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
+
+UNHURRIED = replace(FAST, lease_s=3.0)
+"""A server that starts on a loaded machine listens for a while before it answers: no outage to ride out."""
 
 
 @pytest.fixture(scope="module")
 def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     """A worker that dials its server directly, so that a dead server refuses it."""
-    with deployed(tmp_path_factory.mktemp("shop")) as deployment:
+    with deployed(tmp_path_factory.mktemp("shop"), times=UNHURRIED) as deployment:
         yield Shop(deployment)
 
 
