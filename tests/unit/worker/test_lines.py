@@ -47,13 +47,16 @@ def joined(lines: Lines, count: int) -> tuple[Line, list[Waiter]]:
 
 
 async def test_each_begins_when_the_one_before_it_is_done() -> None:
-    line, (first, second, third) = joined(Lines(lambda: 60.0), 3)
+    lines = Lines(lambda: 60.0)
+    line, (first, second, third) = joined(lines, 3)
     assert [each.runs for each in (first, second, third)] == [True, False, False]
     line.leave(first)
     assert [each.runs for each in (second, third)] == [True, False]
+    assert lines.followed
     line.leave(second)
     assert third.runs
     assert line.busy
+    assert not lines.followed
     line.leave(third)
     assert not line.busy
 

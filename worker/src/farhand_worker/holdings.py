@@ -296,7 +296,12 @@ class Holdings:
         attempt.start(older)
         self._noted.info(f"run {message.job} ({message.flow}, lease {message.lease})")
         self.afterwards.do(self._noted.say)
-        self.afterwards.do(self._spares.fill)
+        self.afterwards.do(self._fill_spares)
+
+    def _fill_spares(self) -> None:
+        """Not while jobs wait behind others: to make a file with its name costs less than both steps do."""
+        if not self.lines.followed:
+            self._spares.fill()
 
     def _recall(self, message: Recall) -> None:
         attempt = self._attempts.get((message.job, message.lease))

@@ -134,9 +134,9 @@ class Lines:
             del self._lines[number]
 
     @property
-    def busy(self) -> bool:
-        """Whether there is one."""
-        return bool(self._lines)
+    def followed(self) -> bool:
+        """Whether somebody waits in one."""
+        return any(line.followed for line in self._lines.values())
 
     def _emptied(self, number: int, line: Line) -> None:
         if self._lines.get(number) is line:
