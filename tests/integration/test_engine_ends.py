@@ -27,6 +27,18 @@ def test_cancel_interrupts_a_sleep_at_once(begin: Begin) -> None:
     assert agent.texts() == ["asleep", "cleaned up"]
 
 
+@pytest.mark.parametrize("body", ["time.sleep(60)", "while True: pass"], ids=["sleeps", "computes"])
+def test_a_cancel_that_comes_with_the_job_ends_it(begin: Begin, body: str) -> None:
+    """Nobody reads between the two: a thread that stands by finds the second."""
+    agent = begin(f"@flow\ndef main():\n    {body}\n@flow\ndef fine(): pass\n")
+    for _ in range(2):
+        agent.run("pipeline:fine")
+        agent.start("pipeline:main")
+        agent.send("cancel", reason="cancelled")
+        agent.until("done")
+        assert agent.result()["state"] == "cancelled"
+
+
 def test_cancel_ends_calls_that_wait_for_other_machines(begin: Begin) -> None:
     agent = begin(
         "@task(runs_on='worker')\ndef far(x): pass\n@flow\ndef main(): far.map(range(3)).result()\n"
