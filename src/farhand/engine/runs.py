@@ -204,8 +204,14 @@ class Runs:
         """The run of an id, or of the start of one."""
         return self._explained(await self._stored(id), adrift(self._fleet))
 
+    async def detailed(self, id: str) -> tuple[Run, list[Attempt]]:
+        """The run of an id, or of the start of one, and every hand-off of its own job, in their order."""
+        run = await self.get(id)
+        return run, await self._store.runs.attempts(run.id)
+
     async def _stored(self, id: str) -> Run:
-        run = await self._store.runs.get(await self._whole(id))
+        """Programs give whole ids, which need not be looked for first."""
+        run = await self._store.runs.get(id) or await self._store.runs.get(await self._whole(id))
         if run is None:
             raise NotFound(f"there is no run {id!r}")
         return run

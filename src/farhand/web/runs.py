@@ -67,8 +67,7 @@ async def list_runs(
 @router.get("/{id}", response_model=RunDetail, dependencies=READ)
 async def get_run(id: str, services: Asking) -> JsonResponse:
     """One run, by its id or the beginning of it."""
-    run = await services.runs.get(id)
-    return JsonResponse(run_detail(run, await services.runs.attempts(run.id)))
+    return JsonResponse(run_detail(*await services.runs.detailed(id)))
 
 
 @router.post(

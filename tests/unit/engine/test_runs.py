@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from anyio import wait_all_tasks_blocked
@@ -237,6 +238,25 @@ async def ready(world: World) -> tuple[Member, FakeLink]:
     await world.hand_over()
     await world.wakeup.wait(0)
     return world.fleet.member("box"), link
+
+
+@pytest.mark.parametrize(("given", "looks"), [(slice(None), 2), (slice(-1), 4)], ids=["whole", "its start"])
+async def test_a_run_that_is_asked_for_by_its_whole_id_is_not_looked_for_first(
+    runs: Runs, world: World, monkeypatch: pytest.MonkeyPatch, given: slice, looks: int
+) -> None:
+    """So programs ask, by the thousand; people give the beginning."""
+    await ready(world)
+    run = await runs.start("fit", {"lr": 0.1})
+    read, reads = world.store.database.read, list[Any]()
+
+    async def noting(operation: Any) -> Any:
+        reads.append(operation)
+        return await read(operation)
+
+    monkeypatch.setattr(world.store.database, "read", noting)
+    found, attempts = await runs.detailed(run.id[given])
+    assert (found.id, [attempt.worker for attempt in attempts]) == (run.id, ["box"])
+    assert len(reads) == looks
 
 
 async def test_a_run_that_a_worker_is_free_for_is_stored_with_its_lease(runs: Runs, world: World) -> None:

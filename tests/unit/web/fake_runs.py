@@ -125,6 +125,10 @@ class FakeRuns:
         ]
         return Page(fit[:limit], fit[limit - 1].id if len(fit) > limit else None)
 
+    async def detailed(self, id: str) -> tuple[Run, list[Attempt]]:
+        """A run and its attempts."""
+        return await self.get(id), await self.attempts(id)
+
     async def attempts(self, id: str) -> list[Attempt]:
         return [
             Attempt(7, "0job1", id, 1, "server", T0, T0 + 1, T0 + 3, "completed", host="box", python="3.12.1")
