@@ -7,24 +7,30 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from farhand.blobs import Blobs
-from tests.harness.deployment import Deployment, deployed
+from tests.harness.deployment import FAST, Deployment, deployed
 from tests.harness.proxy import TO_SERVER, TO_WORKER, Proxy
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 
 SIZE = 3_000_000
+UNHURRIED = replace(FAST, lease_s=6.0)
+"""An agent that is started again on a loaded machine still finds its job's lease, and with it its result."""
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, Proxy]]:
     """A worker that is told of the directory with the server's home in it."""
     directory = tmp_path_factory.mktemp("shared")
-    with deployed(directory) as deployment, contextlib.closing(Proxy(deployment.port)) as proxy:
+    with (
+        deployed(directory, times=UNHURRIED) as deployment,
+        contextlib.closing(Proxy(deployment.port)) as proxy,
+    ):
         deployment.worker("box", "demo", url=proxy.url, options=["--shared-path", str(directory)])
         yield deployment, proxy
 
