@@ -288,10 +288,7 @@ class Holdings:
             return  # without an answer the server gives it to another
         self._attempts[key] = self._latest[message.job] = attempt
         self._outbox[key] = attempt.reports
-        if isinstance(attempt, Hosted):
-            self.speaks(attempt)
-        else:
-            self.turns.wait(key)
+        self.turns.wait(key)
         self._confirmations.expect(key, self.times.handoff_s)
         attempt.start(older)
         self._noted.info(f"run {message.job} ({message.flow}, lease {message.lease})")

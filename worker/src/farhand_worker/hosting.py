@@ -96,6 +96,7 @@ class Hosted:
 
     def start(self, predecessors: Sequence[Any]) -> None:
         """Everything from the hand-off to the seal, once those that it replaces are over."""
+        self._host.speaks(self)
         self._host.background(self._run(predecessors))
 
     async def _run(self, predecessors: Sequence[Any]) -> None:
