@@ -65,9 +65,8 @@ class Connection:
 
     def __init__(self) -> None:
         self._vetted: set[str] = set()
-        self.reserved = range(
-            0
-        )  # lease numbers that this transaction, or one before it, has taken from the store
+        self.reserved = range(0)
+        """Lease numbers that this transaction, or one before it, has taken from the store."""
 
     def execute(self, sql: str | Variants, parameters: Sequence[Any] = ()) -> Cursor:
         """Run one statement; one that was looked at before goes a short way."""
