@@ -64,6 +64,9 @@ PATIENT = replace(TENTH, margin_s=3.0)
 STEADY = replace(TENTH, lease_s=15.0, margin_s=3.0)
 """For tests in which nothing is lost: a machine that stalls for a second ends none of their engines."""
 
+_TURNS = 3
+"""Of the loop, until a connection that was taken has whoever serves it."""
+
 TOKEN = f"a-token-of-a-worker-{os.getpid()}"
 """Of this process alone: a test looks for it in all that runs on the machine."""
 ENGINE = Path(__file__).with_name("agent_engine.py")
@@ -172,6 +175,9 @@ class FakeServer:
 
     async def close(self) -> None:
         await self.stop_listening()
+        for _ in range(_TURNS):  # a connection that was taken just before is nobody's yet
+            await asyncio.sleep(0)
+        self.cut()
         assert self._ws is not None
         self._open.set()
         self._ws.close()
