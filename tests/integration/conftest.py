@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.agent_server import FakeServer
+from tests.integration.agent_server import TENTH, AgentProcess, FakeServer
 from tests.integration.fake_agent import FakeAgent, make_runtime
 
 Begin = Callable[..., FakeAgent]
@@ -21,10 +21,19 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer().start()
+async def server(request: pytest.FixtureRequest) -> AsyncIterator[FakeServer]:
+    """By the ``TIMES`` of the test's module, or else a tenth of the usual ones."""
+    server = await FakeServer(getattr(request.module, "TIMES", TENTH)).start()
     yield server
     await server.close()
+
+
+@pytest.fixture
+async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProcess]:
+    agent = AgentProcess(server, tmp_path / "state").start()
+    await server.attached()
+    yield agent
+    agent.close()
 
 
 @pytest.fixture

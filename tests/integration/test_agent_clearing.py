@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from tests.integration.agent_server import STEADY, AgentProcess, FakeServer, alive, until
 
 pytestmark = pytest.mark.anyio
+TIMES = STEADY
 
 GATED = """
 import os, time
@@ -24,21 +24,6 @@ value = os.getpid()
 STUCK = "import os, time\ndef clear(): time.sleep(600)\nvalue = os.getpid()"
 
 PATIENT = {"grace_s": 60.0}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer(STEADY).start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
-async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProcess]:
-    agent = AgentProcess(server, tmp_path / "state").start()
-    await server.attached()
-    yield agent
-    agent.close()
 
 
 async def test_a_result_is_reported_before_its_engine_has_cleared_up_and_the_next_job_waits_for_that(

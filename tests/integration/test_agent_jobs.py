@@ -24,13 +24,7 @@ from tests.integration.agent_server import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer(STEADY).start()
-    yield server
-    await server.close()
+TIMES = STEADY
 
 
 @pytest.fixture

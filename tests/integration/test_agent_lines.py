@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,25 +15,11 @@ from farhand_worker.protocol import Recall, Set
 from tests.integration.agent_server import SLEEP, STEADY, AgentProcess, FakeServer, digest_of, until
 
 pytestmark = pytest.mark.anyio
+TIMES = replace(STEADY, behind_s=600.0)
+"""Those of workers that give nothing back for want of patience."""
 
 LONG = "import time; log('begun'); " + SLEEP
 """What has the slot, until somebody ends it."""
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    """One whose workers give nothing back for want of patience."""
-    server = await FakeServer(replace(STEADY, behind_s=600.0)).start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
-async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProcess]:
-    agent = AgentProcess(server, tmp_path / "state").start()
-    await server.attached()
-    yield agent
-    agent.close()
 
 
 async def in_line(server: FakeServer, first: str, *codes: str) -> None:

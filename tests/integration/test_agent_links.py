@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,22 +23,8 @@ from tests.integration.agent_server import (
 )
 
 pytestmark = pytest.mark.anyio
+TIMES = PATIENT
 TICKS = "import time\nfor i in range(%d):\n    log(str(i)); time.sleep(0.01)\n"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer(PATIENT).start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
-async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProcess]:
-    agent = AgentProcess(server, tmp_path / "state").start()
-    await server.attached()
-    yield agent
-    agent.close()
 
 
 async def _pass(seconds: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -47,14 +46,6 @@ async def server() -> AsyncIterator[FakeServer]:
     await server.start()
     yield server
     await server.close()
-
-
-@pytest.fixture
-async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProcess]:
-    agent = AgentProcess(server, tmp_path / "state").start()
-    await server.attached()
-    yield agent
-    agent.close()
 
 
 async def test_a_flow_runs_with_its_tasks_output_metrics_and_artifacts(

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,21 +25,7 @@ from tests.integration.agent_server import (
 )
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[FakeServer]:
-    server = await FakeServer(STEADY).start()
-    yield server
-    await server.close()
-
-
-@pytest.fixture
-async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProcess]:
-    agent = AgentProcess(server, tmp_path / "state").start()
-    await server.attached()
-    yield agent
-    agent.close()
+TIMES = STEADY
 
 
 async def test_sigterm_finishes_what_runs_says_goodbye_and_exits_0(

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import strategies as st
 
 from farhand.model import Ask
 from farhand.placement import Candidate
-from farhand.resources import Amounts, Capacity
 from tests.unit.placements import GPU, PREFER_GPU, SERVER, place, worker
 
 
@@ -150,20 +148,3 @@ def test_a_long_list_of_workers_is_cut_in_the_sentence_but_not_in_the_reasons() 
     placement = place(GPU, [worker(f"w{i}") for i in range(20)])
     assert placement.message.count("has no label") == 8
     assert len(placement.refusals) == 20
-
-
-labels = st.frozensets(st.sampled_from(["gpu", "cuda12", "eu"]))
-
-
-candidates = st.lists(
-    st.builds(
-        Candidate,
-        name=st.sampled_from(["server", "a", "b", "c"]),
-        labels=labels,
-        capacity=st.builds(Capacity, slots=st.integers(0, 3), cpus=st.sampled_from([None, 0, 2, 8])),
-        in_use=st.builds(Amounts, slots=st.integers(0, 4), cpus=st.integers(0, 8)),
-        state=st.sampled_from(["online", "lost", "offline"]),
-        draining=st.booleans(),
-    ),
-    unique_by=lambda candidate: candidate.name,
-)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import strategies as st
 
 from farhand.model import Ask
 from farhand.placement import Candidate, Wanted, choose, refuse_ever
-from farhand.resources import Amounts, Capacity
+from farhand.resources import Amounts
 from tests.unit.placements import PREFER_GPU, SERVER, place, sized, worker
 
 
@@ -130,20 +129,3 @@ def test_when_the_last_fitting_worker_leaves_the_job_waits_and_says_that_none_is
         "waits for 8 cpus; no attached worker could ever take it: "
         "big is offline; small has 2 cpus, it asks for 8"
     )
-
-
-labels = st.frozensets(st.sampled_from(["gpu", "cuda12", "eu"]))
-
-
-candidates = st.lists(
-    st.builds(
-        Candidate,
-        name=st.sampled_from(["server", "a", "b", "c"]),
-        labels=labels,
-        capacity=st.builds(Capacity, slots=st.integers(0, 3), cpus=st.sampled_from([None, 0, 2, 8])),
-        in_use=st.builds(Amounts, slots=st.integers(0, 4), cpus=st.integers(0, 8)),
-        state=st.sampled_from(["online", "lost", "offline"]),
-        draining=st.booleans(),
-    ),
-    unique_by=lambda candidate: candidate.name,
-)

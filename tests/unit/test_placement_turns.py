@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import strategies as st
 
 from farhand.model import Ask
 from farhand.placement import Candidate, Kin, Reservation, Wanted, choose, refuse_ever, soonest
 from farhand.placement import place as place_wanted
-from farhand.resources import Amounts, Capacity
+from farhand.resources import Amounts
 from tests.unit.placements import SERVER, sized, worker
 
 
@@ -162,20 +161,3 @@ def test_a_call_that_needs_what_its_own_run_holds(
         assert "held by reads (run1), which waits for a stream that goes on only after this" in beside.message
     busy = replace(parent, blocked=False)
     assert not place_wanted(Wanted(ask, depth=1, kin=(busy,)), candidates).hopeless
-
-
-labels = st.frozensets(st.sampled_from(["gpu", "cuda12", "eu"]))
-
-
-candidates = st.lists(
-    st.builds(
-        Candidate,
-        name=st.sampled_from(["server", "a", "b", "c"]),
-        labels=labels,
-        capacity=st.builds(Capacity, slots=st.integers(0, 3), cpus=st.sampled_from([None, 0, 2, 8])),
-        in_use=st.builds(Amounts, slots=st.integers(0, 4), cpus=st.integers(0, 8)),
-        state=st.sampled_from(["online", "lost", "offline"]),
-        draining=st.booleans(),
-    ),
-    unique_by=lambda candidate: candidate.name,
-)

@@ -72,13 +72,7 @@ class Relay(Recorder):
         if step != "value":
             self.say("yielding", (step, message))
             return
-        try:
-            content = pickle.dumps(value, protocol=5)
-        except Exception as error:
-            raise NotSerializable(
-                f"a value of the stream {name!r} cannot leave its process: {error}"
-            ) from error
-        self.say("yielded", (name, content))
+        self.say("yielded", (name, _pickled(value, f"a value of the stream {name!r}")))
 
     def blob_path(self, digest: str) -> Path:
         """The file of a digest: what was saved here, or what the parent finds or fetches."""
@@ -93,6 +87,14 @@ class Relay(Recorder):
         return Path(path)
 
 
+def _pickled(value: Any, name: str) -> bytes:
+    """A value as it leaves this process. Raises `NotSerializable`, naming it."""
+    try:
+        return pickle.dumps(value, protocol=5)
+    except Exception as error:  # whatever a class of the user's raises when it is pickled
+        raise NotSerializable(f"{name} cannot leave its process: {error}") from error
+
+
 def work(reads: int, writes: int) -> None:
     """Execute the call and send its value or its exception; ends the process."""
     for fd in (reads, writes):
@@ -100,14 +102,7 @@ def work(reads: int, writes: int) -> None:
     relay = Relay(reads, writes)
     facts = relay.job()
     try:
-        value = _value(facts, relay)
-        try:
-            content = pickle.dumps(value, protocol=5)
-        except Exception as error:
-            raise NotSerializable(
-                f"the result of {facts['name']} cannot leave its process: {error}"
-            ) from error
-        outcome = ("value", content)
+        outcome = ("value", _pickled(_value(facts, relay), f"the result of {facts['name']}"))
     except BaseException as error:  # noqa: BLE001 - whatever ends user code is the call's outcome
         outcome = ("error", encoding.encode_error(error))
     sys.stdout.flush()
