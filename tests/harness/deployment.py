@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import socket
@@ -33,10 +34,20 @@ PLAIN: Any = {"verify": False, "trust_env": False}
 TERMINAL = {"completed", "failed", "cancelled", "crashed", "skipped"}
 
 
+_FIRST_PORT, _PORTS = 20_000, 12_000
+"""Below those that a system gives to whoever connects, or asks for any: a server that is to listen on one of
+them in a moment, or again, would find it taken now and then."""
+
+_ports = itertools.count(os.getpid() * 1511)
+"""Test processes that run side by side begin far from one another."""
+
+
 def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """A port that nothing listens on, another one each time."""
+    while True:
+        port = _FIRST_PORT + next(_ports) % _PORTS
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def environment(home: Path, times: Times, **more: str) -> dict[str, str]:

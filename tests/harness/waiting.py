@@ -11,7 +11,7 @@ T = TypeVar("T")
 LOOK_S, LOOK_S_MAX = 0.01, 0.05
 
 
-def eventually(look: Callable[[], T], within_s: float = 20.0, what: str = "") -> T:
+def eventually(look: Callable[[], T], within_s: float = 20.0, what: str | Callable[[], str] = "") -> T:
     """The first true answer of ``look``; fails with its last answer after ``within_s``."""
     began = time.monotonic()
     while True:
@@ -20,7 +20,8 @@ def eventually(look: Callable[[], T], within_s: float = 20.0, what: str = "") ->
             return seen
         waited = time.monotonic() - began
         if waited > within_s:
-            raise AssertionError(f"not within {within_s} s: {what or look}; last seen: {seen!r}")
+            told = what() if callable(what) else what
+            raise AssertionError(f"not within {within_s} s: {told or look}; last seen: {seen!r}")
         time.sleep(_pause(waited))
 
 

@@ -253,7 +253,8 @@ def test_a_signal_that_slurm_sends_some_time_before_the_end_gives_a_run_back_in_
     lab.configure(profile={"sbatch": options})
     lab.deployment.start()
     run_id, job = begun(lab, tmp_path)
-    (worker,) = [w for w in lab.deployment.items("/workers") if w["name"].startswith("hpc-")]
+    at_work = lab.deployment.attempts(run_id)[0]["worker"]  # others may be coming, or going yet
+    worker = lab.deployment.get(f"/workers/{at_work}")
     eventually(lambda: len(lab.deployment.attempts(run_id)) == 2, 90, "Slurm has sent its signal")
     first = lab.deployment.attempts(run_id)[0]
     assert first["outcome"] == "stopped"

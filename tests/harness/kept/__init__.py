@@ -80,7 +80,7 @@ class Kept:
             return found if found["state"] == state and (not reason or found["reason"] == reason) else None
 
         seen: list[str] = []
-        return eventually(look, within_s, f"{name} is {state} {reason}: {seen[-3:]}")
+        return eventually(look, within_s, lambda: f"{name} is {state} {reason}: {seen[-3:]}")
 
     def pid(self, name: str, but: int = 0) -> int:
         """The process that answers where the service is said to be, once that is another than ``but``."""
