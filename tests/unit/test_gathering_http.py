@@ -20,21 +20,10 @@ from starlette.routing import Route
 
 from farhand.gathering import RECEIVED_BYTES_MIN, GatheringProtocol
 from farhand.receiving import BODY
+from tests.harness.httpd import Http
 from tests.harness.waiting import eventually
 
 CONTENT = os.urandom(3_000_000)
-
-
-class Http(uvicorn.Server):
-    """uvicorn that says when it is ready."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from farhand.web.settings import WebSettings
+from tests.harness.httpd import Http
 
 from .apps import app_over
 from .fakes import FakeServices
@@ -31,18 +32,6 @@ class Served:
         return f"{self.url}/{self.app.state.sessions.link(role)}"
 
 
-class _Http(uvicorn.Server):
-    """uvicorn that says when it is ready."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
-
-
 class _Host:
     """A server thread on a free port of the loopback, and the settings of what it serves."""
 
@@ -52,7 +41,7 @@ class _Host:
         self.url = f"http://127.0.0.1:{self.settings.port}{base_path}"
         self.taken = False
         app = app_over(FakeServices.__new__(FakeServices), self.settings)
-        self._http = _Http(uvicorn.Config(app, log_config=None, lifespan="off", access_log=False))
+        self._http = Http(uvicorn.Config(app, log_config=None, lifespan="off", access_log=False))
         self._thread = threading.Thread(target=self._http.run, args=([self._listener],), daemon=True)
         self._thread.start()
         assert self._http.ready.wait(10)
