@@ -82,7 +82,7 @@ def test_a_project_names_what_cannot_be_offered(console: Served, open_page: Open
     assert not page.locator("text=Traceback <b>").is_visible()
     page.focus("summary")
     page.keyboard.press("Enter")
-    assert page.locator("text=Traceback <b>").is_visible()
+    page.wait_for_selector("text=Traceback <b>")
 
 
 def test_events_are_asked_for_when_they_are_opened(console: Served, open_page: OpenPage) -> None:

@@ -10,13 +10,20 @@ from pathlib import Path
 import pytest
 
 from farhand.errors import StoreFailed
-from farhand.store import Store
+from farhand.store import Store, writer
 from farhand.store.guard import Connection
 from tests.harness.disks import small_disk
 
 pytestmark = [pytest.mark.anyio, pytest.mark.fault("1.14")]
 
 BIG = "x" * 200_000
+BATCH_S = 0.2
+"""Long enough for what is to share a batch, also on a machine that is busy with other tests."""
+
+
+@pytest.fixture(autouse=True)
+def _long_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "BATCH_S_MAX", BATCH_S)
 
 
 async def together(store: Store, *writes: object) -> list[object]:
@@ -27,7 +34,9 @@ async def together(store: Store, *writes: object) -> list[object]:
     waiting = [asyncio.ensure_future(write) for write in writes]  # type: ignore[arg-type]
     await asyncio.sleep(0)
     before = store.database.commits
-    asyncio.get_running_loop().call_later(0.03, gate.set)  # past the age at which the held batch closes
+    asyncio.get_running_loop().call_later(
+        BATCH_S * 1.5, gate.set
+    )  # past the age at which the held batch closes
     results = await asyncio.gather(*waiting, return_exceptions=True)
     await held
     assert store.database.commits - before <= 2

@@ -121,7 +121,8 @@ def test_a_run_is_kept_with_all_it_left_and_a_retry_repeats_no_task(
     path = tmp_path / "notes"
     run_id = deployment.start_run("whole", path=str(path), fails=1)
     run = deployment.wait_for_run(run_id, "completed")
-    assert (run["result"], run["attempt"]) == ({"total": 6}, 2)
+    seen = deployment.items(f"/runs/{run_id}/attempts")
+    assert (run["result"], run["attempt"]) == ({"total": 6}, 2), seen
     assert words(path) == {"step1": 1, "step2": 1, "step3": 1, "body": 2}
     assert deployment.log_lines(run_id).count("step 2") == 1
     assert [task["state"] for task in deployment.items(f"/runs/{run_id}/tasks")] == ["completed"] * 3

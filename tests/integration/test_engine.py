@@ -312,6 +312,15 @@ def test_an_engine_whose_agent_is_gone_ends_at_once(begin: Begin) -> None:
     assert agent.process.wait(10) == 75
 
 
+def test_an_engine_whose_agent_is_gone_before_it_is_answered_ends_as_well(begin: Begin) -> None:
+    agent = begin("@flow\ndef main():\n    print('busy')\n    time.sleep(60)\n")
+    agent.start("pipeline:main")
+    agent.until_event("log")
+    agent.send("arm", read=0, acked=0)  # is answered by a bell, which nobody is there to hear
+    agent.sock.close()
+    assert agent.process.wait(10) == 75
+
+
 def test_big_results_and_artifacts_become_blobs_named_before_use(begin: Begin) -> None:
     agent = begin(
         "@task\ndef big(): return 'x' * 100_000\n"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 import signal
+import sys
 from typing import Any
 
 import pytest
@@ -138,6 +141,36 @@ def test_an_exception_from_elsewhere_keeps_its_type(begin: Begin) -> None:
     agent.outcome(agent.until_event("call"), state="failed", error=error)
     agent.until("done")
     assert agent.value() == 7
+
+
+class Ends:
+    """Unpickling it ends whatever thread does so."""
+
+    def __reduce__(self) -> Any:
+        return sys.exit, ("no module for you",)
+
+
+@pytest.mark.parametrize("state", ["completed", "failed"])
+def test_an_outcome_that_ends_the_thread_that_unpickles_it_is_the_end_of_its_call_alone(
+    begin: Begin, state: str
+) -> None:
+    agent = begin(
+        "@task(runs_on='worker')\ndef far(): pass\n"
+        "@flow\ndef main():\n    try: far()\n    except BaseException as error: print(repr(error))\n"
+        "    return far()\n"
+    )
+    agent.start("pipeline:main")
+    call = agent.until_event("call")
+    pickled = base64.b64encode(pickle.dumps(Ends())).decode()
+    body = {"key": call["key"], "name": "far", "state": state, "started_at": 1.0, "ended_at": 2.0}
+    body["value"] = {"enc": "pickle", "text": pickled} if state == "completed" else None
+    body["error"] = {"type": "Odd", "module": "x", "message": "no", "pickle": pickled}
+    agent.send("outcome", key=call["key"], body=body)
+    agent.outcome(agent.until_event("call", 2), value=41)
+    agent.until("done")
+    assert agent.value() == 41
+    (told,) = agent.texts()
+    assert ("Odd: no" if state == "failed" else "no module for you") in told
 
 
 def test_a_call_job_runs_the_task_under_the_scope_of_its_key(begin: Begin) -> None:

@@ -6,7 +6,8 @@ waits for the next one, so nobody need be woken to begin it. While a job runs it
 it looks every now and then whether anybody reads, and at once when something was asked that is answered. So
 a job that is over before it looks costs no change of threads, and a cancel waits no longer than for its look.
 
-At the end of the file the agent is gone, and with it every right to go on: the process exits at once.
+At the end of the file the agent is gone, and with it every right to go on: the process exits at once, and so
+it does when it cannot write. Nor does it go on deaf: what ends the thread that stands by ends the process.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import queue
 import struct
 import termios
 import threading
+import traceback
 from contextlib import suppress
 from typing import Any, Callable, Dict, Optional
 
@@ -35,6 +37,8 @@ _LENGTH = struct.Struct(">I")
 _REFUSALS = {cls.code: cls for cls in (Conflict, Forbidden, NotFound)}
 _ORPHANED = 75
 """The exit code of an engine whose agent is gone."""
+_DEAF = 70
+"""The exit code of an engine that cannot listen to its agent, for a mistake of its own."""
 
 LOOK_S = 0.02
 """So often the thread that stands by looks whether anybody reads, while there are jobs."""
@@ -145,8 +149,11 @@ class Channel:
             return False
 
     def _write(self, frame: bytes) -> None:
-        while frame:
-            frame = frame[os.write(self._fd, frame) :]
+        try:
+            while frame:
+                frame = frame[os.write(self._fd, frame) :]
+        except ConnectionError:
+            os._exit(_ORPHANED)
 
     def _expect_more(self) -> None:
         """What was said is answered, or something comes of it."""
@@ -197,6 +204,13 @@ class Channel:
             handler(header)
 
     def _stand_by(self) -> None:
+        try:
+            self._look_after_it()
+        except BaseException:  # noqa: BLE001 - what a handler raises, SystemExit too
+            os.write(2, traceback.format_exc().encode(errors="replace"))
+            os._exit(_DEAF)
+
+    def _look_after_it(self) -> None:
         left, looks = 0, 0
         while True:
             if looks > _LOOKS_MAX:

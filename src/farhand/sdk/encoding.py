@@ -279,7 +279,7 @@ def _decoded_error(body: Body) -> BaseException:
     if content:
         try:
             error = pickle.loads(base64.b64decode(content))
-        except Exception:  # noqa: BLE001 - unpickling runs code of any module, which may raise anything
+        except (Exception, SystemExit):  # noqa: BLE001 - unpickling runs code of any module, which may end in any way
             error = None
         if isinstance(error, BaseException):
             return error

@@ -137,7 +137,7 @@ class Placer:
         run, path = self._run, outcome.get("path")
         try:
             value = encoding.decode(body, run.recorder.value_path if path is None else lambda _: path)
-        except Exception as error:  # noqa: BLE001 - whatever keeps the value from being loaded is the call's end
+        except BaseException as error:  # noqa: BLE001 - whatever keeps the value from being loaded is the call's end
             future.settle(error=error)
             return
         run.ledger.produced(value, future.key, encoding.size_of(body))
