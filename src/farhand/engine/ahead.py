@@ -71,11 +71,10 @@ class Seen:
         return min(int(self.most), int(TOGETHER_S / max(self.took_s, _LEAST_S)))
 
 
-def _took_s(events: list[Any]) -> float:
-    """How long user code ran. One whose start was reported before its end took long."""
-    start, end = events[0], events[-1]
-    if type(end) is protocol.Result and type(start) is protocol.Started:
-        return max(0.0, end.at - start.at)
+def _took_s(began_at: float | None, end: Any) -> float:
+    """How long user code ran, by its worker's clock: a report may wait for the upload of what it names."""
+    if type(end) is protocol.Result and began_at is not None:
+        return max(0.0, end.at - began_at)
     return _UNKNOWN_S
 
 
@@ -93,13 +92,13 @@ class Ahead:
         self._seen: OrderedDict[tuple[str, str], Seen] = OrderedDict()
         self._held_up: OrderedDict[str, None] = OrderedDict()
 
-    def note(self, ended: Sequence[tuple[Holding, list[Any]]]) -> None:
-        """Attempts have ended with these events, which came together."""
+    def note(self, ended: Sequence[tuple[Holding, Any]]) -> None:
+        """Attempts have ended, each with this event."""
         if not ended:
             return
         held_up = dict[tuple[str, str], Job]()
-        for holding, events in ended:
-            job, end = holding.job, events[-1]
+        for holding, end in ended:
+            job = holding.job
             if job.kind not in SENT_AHEAD:
                 continue
             if type(end) is protocol.Exit and end.reason == RETURNED:
@@ -108,7 +107,7 @@ class Ahead:
                     self._held_up[job.id] = None
                 continue
             self._held_up.pop(job.id, None)
-            self._seen[_kind(job)] = self._of(job).took(_took_s(events))
+            self._seen[_kind(job)] = self._of(job).took(_took_s(holding.began_at, end))
             self._seen.move_to_end(_kind(job))
         for kind, job in held_up.items():
             self._seen[kind] = self._of(job).given_back()

@@ -274,15 +274,18 @@ class Dispatcher(Service):
         if self.holding_back:
             return []
         ended: list[tuple[Member, Holding]] = []
-        told: list[tuple[Holding, list[Any]]] = []
+        told: list[tuple[Holding, Any]] = []
         calls: list[tuple[Job, protocol.Call]] = []
         for report in reports:
             held = self._fleet.holder(report.job)
             if held is None or (held[0].name, held[1].lease) != (worker, report.lease):
                 continue
-            if type(report.events[-1]) in _ENDS:
+            first, last = report.events[0], report.events[-1]
+            if type(first) is protocol.Started:
+                held[1].began_at = first.at
+            if type(last) in _ENDS:
                 ended.append(held)
-                told.append((held[1], report.events))
+                told.append((held[1], last))
             calls += [
                 (held[1].job, event)
                 for event in report.events

@@ -43,11 +43,13 @@ class Link(Protocol):
 class Holding:
     """A lease a worker holds. ``started_at``, ``reported_at``: monotonic, by when it was recorded here.
 
-    ``recalled``: it waits behind another, and was asked back.
+    ``began_at``: when user code began, by its worker's clock. ``recalled``: it waits behind another, and was
+    asked back.
     """
 
     job: Job
     lease: int
+    began_at: float | None = None
     started_at: float | None = None
     reported_at: float | None = None
     recalled: bool = False

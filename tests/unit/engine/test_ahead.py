@@ -94,6 +94,19 @@ async def test_a_slot_is_sent_more_before_it_runs_dry(world: World) -> None:
     assert world.fleet.member("box").busy == 1
 
 
+@pytest.mark.parametrize(("seconds", "together"), [(0.001, True), (SHORT_S * 2, False)])
+async def test_a_call_takes_as_long_as_its_code_even_if_its_end_is_told_later(
+    world: World, seconds: float, together: bool
+) -> None:
+    """A report may wait for the upload of a large result, which is no part of the call."""
+    _, link = await mapped(world, *keys(12))
+    began, ended = ran(seconds)
+    first = await held(world, link, 0)
+    await world.report(first, began)
+    await world.report(first, ended, first=2)
+    assert any(behind is not None for _, behind in assigned(link)) is together
+
+
 @pytest.mark.parametrize(
     "events", [ran(SHORT_S * 2), [protocol.Exit(3.0, "crashed", "signal 9")]], ids=["long", "died"]
 )
