@@ -43,7 +43,6 @@ from .errors import Usage
 from .frames import FrameProtocol
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
-from .gateway.outgoing import Outbox
 from .gathering import GatheringProtocol
 from .provision.carrier import Home
 from .provision.certificate import ensure
@@ -252,9 +251,8 @@ class Server:
 
     def _endpoint(self, services: Services) -> Endpoint:
         """What follows from a commit goes to the workers once all who wait for it are answered."""
-        outbox = Outbox()
-        services.store.database.answer_within(outbox)
-        return Endpoint(services, outbox)
+        services.store.database.answer_within(services.turn)
+        return Endpoint(services)
 
     def _local_worker(self, services: Services, port: int, certificate: Certificate | None) -> LocalWorker:
         config = self._config

@@ -14,14 +14,22 @@ from .fleet import Fleet
 from .member import Member
 from .queue import Queue
 from .service import Wakeup
+from .turn import Turn
 
 
 class Consequences:
     """Follows changes up, in memory and on the wire. Every method is synchronous: nothing overtakes it."""
 
     def __init__(
-        self, queue: Queue, fleet: Fleet, bus: Bus, wakeup: Wakeup, fitness: Fitness | None = None
+        self,
+        queue: Queue,
+        fleet: Fleet,
+        bus: Bus,
+        wakeup: Wakeup,
+        fitness: Fitness | None = None,
+        turn: Turn | None = None,
     ) -> None:
+        self.turn = turn or Turn()
         self._fitness = fitness
         self._queue = queue
         self._fleet = fleet
@@ -58,7 +66,20 @@ class Consequences:
         self._queue.remove(job.id)
 
     def follow(self, changes: Changes) -> None:
-        """Act on one commit's changes."""
+        """Act on one commit's changes: workers are told first, and go on meanwhile."""
+        if changes.cancel or changes.outcomes:
+            self._tell_workers(changes)
+        self.turn.afterwards(partial(self._follow_up, changes))
+
+    def _tell_workers(self, changes: Changes) -> None:
+        """Send what is for jobs that are held, and whose leases have not just ended."""
+        over = {(job_id, lease) for job_id, lease, _ in changes.released}
+        for job in changes.cancel:
+            self._fleet.send_to_holder(job.id, partial(protocol.Cancel, job.id), over)
+        for ended in changes.outcomes:
+            self._fleet.send_to_holder(ended.parent_job, partial(_outcome, ended), over)
+
+    def _follow_up(self, changes: Changes) -> None:
         now = self._queue.steady.now()
         news = bool(changes.enqueued or changes.dequeued or changes.blocked)
         for job_id, lease, _ in changes.released:
@@ -73,10 +94,6 @@ class Consequences:
             self._queue.add_all(map(self._queue.steady.of, changes.enqueued), now)
         for job in changes.blocked:
             self._fleet.changed(job)
-        for job in changes.cancel:
-            self._fleet.send_to_holder(job.id, partial(protocol.Cancel, job.id))
-        for ended in changes.outcomes:
-            self._fleet.send_to_holder(ended.parent_job, partial(_outcome, ended))
         if news:
             self._wakeup.set()
         for run in changes.runs:

@@ -27,6 +27,7 @@ from .reports import Reports
 from .rescuer import Rescuer
 from .service import Wakeup
 from .tokens import Tokens
+from .turn import Turn
 from .vitals import Vitals
 from .worker_events import WorkerEvents
 
@@ -51,9 +52,10 @@ class Dispatch:
         self.fleet = fleet = Fleet(times)
         self.queue = queue = Queue(fleet.kin_of)
         self.wakeup = wakeup = Wakeup()
+        self.turn = turn = Turn()
         self.imports = ImportChecks(fleet, wakeup, self.blobs.has, import_timeout_s, import_again_s)
         self.fitness = fitness = Fitness(fleet, self.imports, queue, wakeup)
-        self.consequences = follow = Consequences(queue, fleet, bus, wakeup, fitness)
+        self.consequences = follow = Consequences(queue, fleet, bus, wakeup, fitness, turn)
         self.vitals = Vitals(bus)
         self.worker_events = WorkerEvents(store, bus)
         self.rescuer = Rescuer(store, fleet, follow, self.worker_events)

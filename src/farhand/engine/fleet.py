@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Container, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -225,10 +225,15 @@ class Fleet:
         strict = holding is not None and holding.strict
         return self.began_at + (times.lease_s + times.margin_s if strict else times.reattach_s)
 
-    def send_to_holder(self, job_id: str, make: Callable[[int], Any]) -> None:
-        """Send ``make(lease)`` to whoever holds the job, if it is connected; a reattach sends it again."""
+    def send_to_holder(
+        self, job_id: str, make: Callable[[int], Any], over: Container[tuple[str, int]] = ()
+    ) -> None:
+        """Send ``make(lease)`` to whoever holds the job, if it is connected; a reattach sends it again.
+
+        ``over`` are leases that have ended and are still counted.
+        """
         held = self._holders.get(job_id)
-        if held is not None and held[0].link is not None:
+        if held is not None and held[0].link is not None and (job_id, held[1].lease) not in over:
             held[0].link.send(make(held[1].lease))
 
 

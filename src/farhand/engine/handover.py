@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -157,6 +157,10 @@ class HandOver:
             self.finish(grant, made)
             if made is not None and made.run is None and made.job.kind != SERVICE:
                 runs[made.job.run] = None
+        if runs:
+            self._consequences.turn.afterwards(partial(self._tell_of_calls, runs))
+
+    def _tell_of_calls(self, runs: Iterable[str]) -> None:
         for run in runs:
             self._bus.publish(Notice("logs", run))
 
@@ -202,8 +206,12 @@ class HandOver:
     # ------------------------------------------------------------ what comes of them
 
     def _assign(self, leased: Leased, link: Link, capacity: Capacity) -> None:
-        job = leased.job
         link.send(_assign(leased, capacity))
+        self._consequences.turn.afterwards(partial(self._assigned, leased, link))
+
+    def _assigned(self, leased: Leased, link: Link) -> None:
+        """The worker has the job by now, or will have."""
+        job = leased.job
         link.expect(job.id, job.lease or 0)
         self._queue.relane(job.id, self._queue.steady.now())
         if job.attempt == 1:

@@ -92,15 +92,19 @@ class Reports:
             if dispatcher is not None:
                 dispatcher.undo(reports, grants)
             raise
+        self._consequences.follow(recorded.changes)
+        if dispatcher is not None:
+            dispatcher.finish(grants, recorded.leased)
+        self._consequences.turn.afterwards(partial(self._note, reports))
+        return recorded.seqs
+
+    def _note(self, reports: list[Report]) -> None:
+        """These jobs were not silent, and the limits of those that have started begin."""
         now = time.monotonic()
         for report in reports:
             started = any(type(event) is protocol.Started for event in report.events)
             if self._fleet.reported(report.job, report.lease, now, started):
                 self._limited()
-        self._consequences.follow(recorded.changes)
-        if dispatcher is not None:
-            dispatcher.finish(grants, recorded.leased)
-        return recorded.seqs
 
     async def kept(self, job_id: str, after: int) -> dict[str, Any]:
         """A page of the outcomes that earlier attempts of this job kept, for the engine to replay."""

@@ -15,7 +15,6 @@ from ..engine.attachment import Attached, Credential
 from ..engine.roles import MAY, Identity
 from ..engine.services import Services
 from ..errors import FarhandError, Forbidden, Unauthorized
-from .outgoing import Outbox
 from .pipe import WorkerPipe
 from .socket import Socket
 
@@ -30,9 +29,8 @@ ATTACH_PATH = "/api/v1/workers/attach"
 class Endpoint:
     """``WS /api/v1/workers/attach``: sessions, and the tunnels that workers are asked for in them."""
 
-    def __init__(self, services: Services, outbox: Outbox) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._outbox = outbox
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The endpoint as an application of its own."""
@@ -62,7 +60,7 @@ class Endpoint:
         credential = Credential(identity.name, identity.labels, identity.jti, identity.expires_at)
         asked = services.needs, services.tunnels
         direct = websocket.scope.get("extensions", {}).get(DIRECT)
-        sending = self._outbox, direct
+        sending = services.turn, direct
         socket = Socket(
             websocket, credential, attachments, reports, *asked, self._welcome, services.times, *sending
         )

@@ -1,7 +1,6 @@
-"""What is on its way to workers: gathered while the loop is at one thing, and sent when that is done.
+"""What is on its way to one worker: gathered while the loop is at one thing, and sent when that is done.
 
-A commit may be followed by many messages to one worker, which then share a frame, and by messages to several.
-None of them waits for another turn of the event loop, nor for a task that would have to be woken.
+None of it waits for another turn of the event loop, nor for a task that would have to be woken.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from farhand_worker import protocol
 
 from ..engine.service import Wakeup
+from ..engine.turn import Turn
 
 _TOGETHER = protocol.BATCH_BYTES
 """A frame of several messages is no larger."""
@@ -42,44 +42,19 @@ class Direct(Protocol):
         ...
 
 
-class Outbox:
-    """Those who have something to send. Entered by whoever may give them several things to send at once."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[Outgoing, None] = {}
-        self._entered = False
-
-    def add(self, outgoing: Outgoing) -> None:
-        """Let it send when what the loop does now is done, or else in its next turn."""
-        if not self._waiting and not self._entered:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._waiting[outgoing] = None
-
-    def __enter__(self) -> None:
-        self._entered = True
-
-    def __exit__(self, *_: object) -> None:
-        self._entered = False
-        self._flush()
-
-    def _flush(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for outgoing in waiting:
-            outgoing.flush()
-
-
 class Outgoing:
     """The texts for one worker, in their order, and at last the end of its session.
 
     ``several``: it reads frames of several messages.
     """
 
-    def __init__(self, websocket: WebSocket, direct: Direct | None, outbox: Outbox) -> None:
+    def __init__(self, websocket: WebSocket, direct: Direct | None, turn: Turn) -> None:
         self._websocket = websocket
         self._direct = direct
-        self._outbox = outbox
+        self._turn = turn
         self._texts: deque[str] = deque()
-        self._lingering = ""
+        self._lingering: list[str] = []
+        self._linger_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._close: tuple[int, str] | None = None
         self._left = Wakeup()
@@ -90,38 +65,48 @@ class Outgoing:
     def put(self, text: str) -> None:
         """Send ``text`` after all before it."""
         self._texts.append(text)
-        self._outbox.add(self)
+        self._turn.send(self)
 
     def put_later(self, text: str) -> None:
-        """Send ``text``, which nobody waits for, with what is sent next and after that; soon in any case.
-
-        It is one text at most: of two, the first has been waited with long enough.
-        """
-        if self._lingering or not self.several:
+        """Send ``text``, which nobody waits for, with what is sent next and after that; soon in any case."""
+        if not self.several:
             self.put(text)
-        else:
-            self._lingering = text
-            self._timer = asyncio.get_running_loop().call_later(LINGER_S, self.flush)
+            return
+        if not self._lingering:
+            self._linger_until = asyncio.get_running_loop().time() + LINGER_S
+        self._lingering.append(text)
+        if self._timer is None:
+            self._wait(LINGER_S)
 
     def close(self, code: int, reason: str) -> None:
         """End the session once all is sent."""
         self._close = code, reason
-        self._outbox.add(self)
+        self._turn.send(self)
 
     def flush(self) -> None:
         """Send what the connection takes at once, and leave the rest to `carry`."""
         if self._lingering:
-            self._texts.append(self._lingering)
-            self._lingering = ""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+            self._texts.extend(self._lingering)
+            self._lingering.clear()
         direct = self._direct
         if direct is not None and not self._carrying:
             while self._texts and direct.ready:
                 direct.write(self._frame())
         if self._texts or self._close is not None:
             self._left.set()
+
+    def _wait(self, left_s: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(left_s, self._look)
+
+    def _look(self) -> None:
+        """Send what has lingered long enough: one timer is under way at most, whatever was sent meanwhile."""
+        self._timer = None
+        if self._lingering:
+            left_s = self._linger_until - asyncio.get_running_loop().time()
+            if left_s > 0:
+                self._wait(left_s)
+            else:
+                self.flush()
 
     async def carry(self) -> None:
         """Send what the connection has not taken at once, until it is closed."""

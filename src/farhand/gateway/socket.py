@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar
@@ -27,10 +27,11 @@ from ..engine.member import LOST, Member
 from ..engine.needs import Needs
 from ..engine.reports import Recording, Reports
 from ..engine.tunnels import Tunnels
+from ..engine.turn import Turn
 from ..errors import FarhandError, StaleLease
 from ..model import LOCAL_WORKER
 from .frames import encode
-from .outgoing import Direct, Outbox, Outgoing
+from .outgoing import Direct, Outgoing
 from .requests import Requests
 from .session import ATTACHED, CLOSED, GREETING, Session
 
@@ -65,11 +66,11 @@ class Socket:
         tunnels: Tunnels,
         welcome: Callable[[protocol.Hello, Attached, int], protocol.Welcome],
         times: protocol.Times,
-        outbox: Outbox,
+        turn: Turn,
         direct: Direct | None = None,
     ) -> None:
         self._websocket = websocket
-        self._outbox = outbox
+        self._turn = turn
         self._direct = direct
         self._credential = credential
         self._attachments = attachments
@@ -80,7 +81,7 @@ class Socket:
         self._welcome = welcome
         self._times = times
         self._session = Session(times)
-        self._outgoing = Outgoing(websocket, direct, outbox)
+        self._outgoing = Outgoing(websocket, direct, turn)
         self._unrecorded = 0
         self._submitted = self._once_more_from = 0
         """How often reports were given to the writer, and when those of the last refused frame were again."""
@@ -186,7 +187,7 @@ class Socket:
         it holds what has to be waited for."""
         if not self._listening or self._session.state != ATTACHED:
             return False
-        with self._outbox:
+        with self._turn:
             try:
                 messages = self._session.receive(text)
                 for message in messages:
@@ -355,11 +356,14 @@ class Socket:
             else:
                 self._refuse(events[0], error)
         else:
-            for event, seq in zip(events, seqs, strict=True):
-                self._acknowledge(event, seq)
+            self._turn.afterwards(partial(self._acknowledge_all, events, seqs))
         self._unrecorded -= 1
         if not self._unrecorded:
             self._all_recorded.set()
+
+    def _acknowledge_all(self, events: list[protocol.Event], seqs: Sequence[int]) -> None:
+        for event, seq in zip(events, seqs, strict=True):
+            self._acknowledge(event, seq)
 
     def _acknowledge(self, event: protocol.Event, seq: int) -> None:
         """Say that it is recorded; later, where the job waits for something else, or for nothing any more."""

@@ -82,6 +82,24 @@ async def test_outcomes_go_to_the_parents_that_wait_for_them(world: Small) -> No
     ]
 
 
+async def test_workers_are_told_first_and_the_rest_is_done_once_that_is_sent(world: Small) -> None:
+    parent = world.holding("j2", 8)
+    changes = Changes(
+        released=(("j1", 7, "box"),), outcomes=(PlacedOutcome("j2", "k1", {}),), dequeued=("j3",)
+    )
+    with world.consequences.turn:
+        world.consequences.follow(changes)
+        assert world.link.sent == [protocol.Outcome("j2", 8, "k1", {})]
+        assert set(parent.holdings) == {7, 8}
+    assert set(parent.holdings) == {8}
+
+
+async def test_an_attempt_that_has_just_ended_is_told_nothing(world: Small) -> None:
+    outcomes = (PlacedOutcome("j1", "k1", {}),)
+    world.consequences.follow(Changes(released=(("j1", 7, "box"),), outcomes=outcomes, cancel=(a_job("j1"),)))
+    assert world.link.sent == []
+
+
 async def test_changed_runs_and_streams_are_told(world: Small) -> None:
     async with world.bus.subscribe() as notices:
         world.consequences.follow(Changes(runs=(a_run("r1"),), streams=("r2",)))

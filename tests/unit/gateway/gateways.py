@@ -21,7 +21,6 @@ from farhand.engine.needs import Needs
 from farhand.engine.secrets import Secrets
 from farhand.engine.tunnels import Tunnels
 from farhand.engine.variables import Variables
-from farhand.gateway.outgoing import Outbox
 from farhand.gateway.socket import Socket
 from farhand.model import Job
 from farhand_worker import protocol
@@ -107,9 +106,9 @@ class Gateway:
         self.secrets = Secrets(world.store, Path(), masker, self.audit, {"FARHAND_SEALING_KEY": KEY})
         self.variables = Variables(world.store)
         self.tunnels = Tunnels()
-        self.outbox = Outbox()
+        self.turn = world.consequences.turn
         self.direct = True
-        world.store.database.answer_within(self.outbox)
+        world.store.database.answer_within(self.turn)
         self.needs = Needs(
             world.store,
             self.secrets,
@@ -132,7 +131,7 @@ class Gateway:
             self.tunnels,
             self._welcome,
             TIMES,
-            self.outbox,
+            self.turn,
             websocket if self.direct else None,
         )
         self.serving.append(asyncio.create_task(socket.serve()))

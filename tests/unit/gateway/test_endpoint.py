@@ -12,7 +12,6 @@ from starlette.responses import Response
 from farhand.engine.tokens import Identity
 from farhand.errors import Unauthorized
 from farhand.gateway.endpoint import Endpoint
-from farhand.gateway.outgoing import Outbox
 
 pytestmark = pytest.mark.anyio
 
@@ -50,7 +49,7 @@ async def test_who_has_no_workers_token_is_told_why_and_so_is_the_log(
 ) -> None:
     handshake: Any = Handshake(**headers)
     services: Any = SimpleNamespace(tokens=Tokens())
-    await Endpoint(services, Outbox()).attach(handshake)
+    await Endpoint(services).attach(handshake)
     assert handshake.answer.status_code == status
     assert words in json.loads(handshake.answer.body)["detail"]
     assert f"192.0.2.7 is refused: {words}" in caplog.text

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from anyio import wait_all_tasks_blocked
 
+from farhand.engine.turn import Turn
 from farhand.gateway import outgoing as outgoing_module
-from farhand.gateway.outgoing import LINGER_S, Outbox, Outgoing
+from farhand.gateway.outgoing import LINGER_S, Outgoing
 from farhand_worker import protocol
 from tests.unit.engine.records import a_hello
 from tests.unit.engine.world import World
@@ -30,17 +31,17 @@ def texts(*numbers: int) -> list[str]:
     return [protocol.encode(protocol.Ack(n=number)) for number in numbers]
 
 
-def outgoing(websocket: FakeWebSocket, outbox: Outbox, direct: bool = True) -> Outgoing:
+def outgoing(websocket: FakeWebSocket, turn: Turn, direct: bool = True) -> Outgoing:
     end: Any = websocket
-    found = Outgoing(end, end if direct else None, outbox)
+    found = Outgoing(end, end if direct else None, turn)
     found.several = True
     return found
 
 
 async def test_what_is_said_within_an_outbox_is_sent_when_it_is_left_in_one_frame_after_the_first() -> None:
-    websocket, outbox = FakeWebSocket(), Outbox()
-    sending = outgoing(websocket, outbox)
-    with outbox:
+    websocket, turn = FakeWebSocket(), Turn()
+    sending = outgoing(websocket, turn)
+    with turn:
         for text in texts(1, 2, 3):
             sending.put(text)
         assert websocket.frames == []
@@ -49,7 +50,7 @@ async def test_what_is_said_within_an_outbox_is_sent_when_it_is_left_in_one_fram
 
 async def test_what_is_said_elsewhere_is_sent_in_the_next_turn() -> None:
     websocket = FakeWebSocket()
-    sending = outgoing(websocket, Outbox())
+    sending = outgoing(websocket, Turn())
     for text in texts(1, 2):
         sending.put(text)
     assert websocket.frames == []
@@ -58,11 +59,11 @@ async def test_what_is_said_elsewhere_is_sent_in_the_next_turn() -> None:
 
 
 async def test_an_outbox_is_left_by_an_error_as_well() -> None:
-    websocket, outbox = FakeWebSocket(), Outbox()
-    sending = outgoing(websocket, outbox)
+    websocket, turn = FakeWebSocket(), Turn()
+    sending = outgoing(websocket, turn)
 
     def failing() -> None:
-        with outbox:
+        with turn:
             sending.put(texts(1)[0])
             raise ValueError("whatever")
 
@@ -72,7 +73,7 @@ async def test_an_outbox_is_left_by_an_error_as_well() -> None:
 
 
 async def test_a_connection_that_takes_nothing_more_is_waited_for_and_nothing_is_passed() -> None:
-    websocket, outbox, seen = FakeWebSocket(), Outbox(), list[str]()
+    websocket, turn, seen = FakeWebSocket(), Turn(), list[str]()
     go_on = asyncio.Event()
 
     async def slowly(text: str) -> None:
@@ -80,19 +81,19 @@ async def test_a_connection_that_takes_nothing_more_is_waited_for_and_nothing_is
         await go_on.wait()
 
     websocket.send_text = slowly  # type: ignore[method-assign]
-    sending = outgoing(websocket, outbox)
+    sending = outgoing(websocket, turn)
     carrying = asyncio.create_task(sending.carry())
-    with outbox:
+    with turn:
         websocket.ready = False
         sending.put(texts(1)[0])
     await wait_all_tasks_blocked()
-    with outbox:
+    with turn:
         websocket.ready = True
         sending.put(texts(2)[0])
     assert (seen, websocket.frames) == (texts(1), []), "the first one is still under way"
     go_on.set()
     await wait_all_tasks_blocked()
-    with outbox:
+    with turn:
         sending.put(texts(3)[0])
         sending.close(ORDERLY, "done")
     await carrying
@@ -102,14 +103,14 @@ async def test_a_connection_that_takes_nothing_more_is_waited_for_and_nothing_is
 
 
 async def test_what_nobody_waits_for_goes_with_what_is_said_next_and_after_it() -> None:
-    websocket, outbox = FakeWebSocket(), Outbox()
-    sending = outgoing(websocket, outbox)
-    with outbox:
+    websocket, turn = FakeWebSocket(), Turn()
+    sending = outgoing(websocket, turn)
+    with turn:
         sending.put(texts(0)[0])
-    with outbox:
+    with turn:
         sending.put_later(texts(1)[0])
     assert websocket.frames == texts(0)
-    with outbox:
+    with turn:
         sending.put(texts(2)[0])
     assert websocket.frames == [*texts(0), protocol.encode_several(texts(2, 1))]
     await asyncio.sleep(2 * LINGER_S)
@@ -118,29 +119,50 @@ async def test_what_nobody_waits_for_goes_with_what_is_said_next_and_after_it() 
 
 async def test_what_nobody_waits_for_is_sent_soon_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     websocket = FakeWebSocket()
-    sending = outgoing(websocket, Outbox())
+    sending = outgoing(websocket, Turn())
     monkeypatch.setattr(outgoing_module, "LINGER_S", 0.001)
     sending.put_later(texts(1)[0])
     assert await websocket.hear() == protocol.Ack(n=1)
 
 
-async def test_no_more_than_one_text_lingers_and_none_for_a_worker_that_reads_one_a_frame() -> None:
-    websocket, outbox = FakeWebSocket(), Outbox()
-    sending = outgoing(websocket, outbox)
-    with outbox:
+async def test_what_lingers_is_sent_together_and_at_once_to_a_worker_that_reads_one_a_frame() -> None:
+    websocket, turn = FakeWebSocket(), Turn()
+    sending = outgoing(websocket, turn)
+    with turn:
+        sending.put(texts(0)[0])
+    with turn:
         sending.put_later(texts(1)[0])
+    with turn:
         sending.put_later(texts(2)[0])
-    assert websocket.frames == texts(2, 1)
+    assert websocket.frames == texts(0)
+    with turn:
+        sending.put(texts(3)[0])
+    assert websocket.frames[1:] == [protocol.encode_several(texts(3, 1, 2))]
     sending.several = False
-    with outbox:
-        sending.put_later(texts(3)[0])
-    assert websocket.frames[2:] == texts(3)
+    with turn:
+        sending.put_later(texts(4)[0])
+    assert websocket.frames[2:] == texts(4)
+
+
+async def test_what_lingers_after_a_frame_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer that the one before it has begun goes on."""
+    websocket, turn = FakeWebSocket(), Turn()
+    sending = outgoing(websocket, turn)
+    monkeypatch.setattr(outgoing_module, "LINGER_S", 0.005)
+    sending.put_later(texts(1)[0])
+    monkeypatch.setattr(outgoing_module, "LINGER_S", 0.05)
+    with turn:
+        sending.put(texts(2)[0])
+    began = asyncio.get_running_loop().time()
+    sending.put_later(texts(3)[0])
+    assert [await websocket.hear() for _ in range(3)] == [protocol.Ack(n=n) for n in (2, 1, 3)]
+    assert asyncio.get_running_loop().time() - began >= 0.05
 
 
 @pytest.mark.parametrize("direct", [True, False])
 async def test_all_that_was_said_is_sent_before_the_close(direct: bool) -> None:
-    websocket, outbox = FakeWebSocket(), Outbox()
-    sending = outgoing(websocket, outbox, direct)
+    websocket, turn = FakeWebSocket(), Turn()
+    sending = outgoing(websocket, turn, direct)
     carrying = asyncio.create_task(sending.carry())
     for text in texts(1):
         sending.put(text)
