@@ -19,10 +19,10 @@ from ..placement import AFFINITY_S, Kin, Placement, Refusal
 from ..resources import Amounts
 from .steady import Steady
 
-Order = tuple[int, float, str]
-"""What the queue goes by: priority, then age, then the id."""
+Order = tuple[int, float, int, str]
+"""What the queue goes by: priority, then age, then the id; a job's calls end theirs with a number."""
 
-_Entry = tuple[int, float, str, int, Job]
+_Entry = tuple[int, float, int, str, int, Job]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ Reason = Callable[[], Placement]
 
 def order_of(job: Job) -> Order:
     """The place of a job among all that are queued."""
-    return (-job.priority, job.age_at, job.id)
+    return (-job.priority, job.age_at, len(job.id), job.id)
 
 
 def limit_of(job: Job) -> int | None:
@@ -164,11 +164,11 @@ class Queue:
     def heads(self) -> list[Job]:
         """The first job of every lane, most urgent first."""
         heads = [lane[0] for key in list(self._lanes) if (lane := self._settled(key))]
-        return [entry[-1] for entry in sorted(heads, key=lambda entry: entry[:3])]
+        return [entry[-1] for entry in sorted(heads, key=lambda entry: entry[:4])]
 
     def lanes(self) -> list[tuple[Order, Lane]]:
         """Every lane by the place of its head, as a heap."""
-        found = [(lane[0][:3], key) for key in list(self._lanes) if (lane := self._settled(key))]
+        found = [(lane[0][:4], key) for key in list(self._lanes) if (lane := self._settled(key))]
         heapq.heapify(found)
         return found
 
@@ -180,7 +180,7 @@ class Queue:
     def size_of(self, lane: Lane, at_most: int) -> int:
         """How many jobs wait in a lane; no more than ``at_most`` are counted."""
         entries = itertools.islice(self._lanes.get(lane, ()), at_most)
-        return sum(1 for entry in entries if self._places.get(entry[2]) == (lane, entry[3]))
+        return sum(1 for entry in entries if self._places.get(entry[3]) == (lane, entry[4]))
 
     def about(self, lane: Lane) -> int:
         """About how many jobs wait in a lane: some that have left it since may be counted."""
@@ -326,7 +326,7 @@ class Queue:
     def _settled(self, key: Lane) -> list[_Entry]:
         """The lane, with a live head: entries of jobs that left or were replaced are dropped."""
         lane = self._lanes.get(key, [])
-        while lane and self._places.get(lane[0][2]) != (key, lane[0][3]):
+        while lane and self._places.get(lane[0][3]) != (key, lane[0][4]):
             heapq.heappop(lane)
         if not lane:
             self._lanes.pop(key, None)

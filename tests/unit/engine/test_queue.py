@@ -46,6 +46,13 @@ def test_jobs_of_one_age_go_by_their_ids() -> None:
     assert drained(queue) == ["a", "b", "c"]
 
 
+def test_the_calls_of_a_run_go_by_their_numbers() -> None:
+    queue = Queue()
+    for number in (10, 9, 2, 11, 1):
+        queue.add(a_job(f"run.{number}", age_at=1.0), 10.0)
+    assert drained(queue) == ["run.1", "run.2", "run.9", "run.10", "run.11"]
+
+
 def test_lanes_are_ordered_by_their_heads_and_do_not_hold_each_other_up() -> None:
     """B067, B068: a job that waits for a machine stands in nobody's way, and order holds inside a lane."""
     queue = Queue()
