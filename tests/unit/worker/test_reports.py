@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from farhand_worker import reports as reports_module
 from farhand_worker.protocol import Exit
 from farhand_worker.reports import Reports, leftovers
+from farhand_worker.spool import SpoolReader
 
 RESULT = '["result",{"state":"%s","at":1}]\n'
 LOG = '["log",{"at":1,"text":"e"}]\n'
@@ -48,6 +50,32 @@ def test_a_lost_value_stops_what_names_it_and_nothing_before(tmp_path: Path) -> 
     reports.uploaded.add("one")
     assert _send_all(reports) == [("engine", "artifact")]
     assert reports.stuck
+
+
+def test_what_waits_for_an_upload_is_looked_at_again_only_after_something_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = _reports(tmp_path, '["artifact",{},["one"]]\n')
+    looks: list[object] = []
+    look = SpoolReader.next_batch
+
+    def counted(self: SpoolReader, *args: Any) -> Any:
+        looks.append(self)
+        return look(self, *args)
+
+    monkeypatch.setattr(SpoolReader, "next_batch", counted)
+    for _ in range(5):
+        assert reports.next() is None
+        assert reports.wanted == ["one"]
+    assert len(looks) == 2
+    reports.log(["between"])
+    assert _send_all(reports) == [("agent", "log")]
+    with Path(reports.engine_path).open("a") as file:
+        file.write(LOG)
+    reports.grow()
+    assert reports.next() is None
+    reports.uploaded.add("one")
+    assert _send_all(reports) == [("engine", "artifact"), ("engine", "log")]
 
 
 STARTED = '["started",{"at":1}]\n'

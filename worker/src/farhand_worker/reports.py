@@ -55,6 +55,8 @@ class Reports:
     _dropped = 0
     _started_at: Optional[float] = None
     _held_at: Optional[float] = None
+    _in_vain: Tuple[int, ...] = ()
+    """What was known when there was nothing to send but what waits for an upload."""
 
     def __init__(
         self, directory: Path, outgoing: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX
@@ -191,9 +193,13 @@ class Reports:
 
     def next(self) -> Optional[Outgoing]:
         """The next batch to send, which counts as sent from now on. ``wanted`` says what blocks it."""
-        self.wanted = []
         if self.gone:
+            self.wanted = []
             return None
+        if self._in_vain and self._in_vain == self._known():
+            return None  # what blocks it is not here yet, and nothing else has come
+        self.wanted = []
+        self._in_vain = ()
         for source, other, until in self._in_turn():
             reader = self._sources[source]
             final = self.sealed and self._sources[other].drained
@@ -203,7 +209,15 @@ class Reports:
                 reader.mark_sent(batch)
                 self._held_at = None
                 return Outgoing(source, batch.first, batch.lines)
+        if self.wanted and not self.holds:
+            self._in_vain = self._known()
         return None
+
+    def _known(self) -> Tuple[int, ...]:
+        """All that `next` goes by, but for the time."""
+        engine, agent = self._sources[ENGINE], self._sources[AGENT]
+        sent = engine.sent_offset, agent.sent_offset, engine.acked, agent.acked
+        return (engine.size, agent.size, *sent, len(self.uploaded), len(self.lost), self.sealed)
 
     def _in_turn(self) -> Sequence[Turn]:
         """Whose lines go first, and the moment up to which: a few lines of the agent's, as what a child of
