@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
 
 from farhand_worker.nearby import PROBE, look
@@ -40,6 +41,7 @@ class Blobs:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._place = lru_cache(_NOTED_MAX)(self._found_place)
         self.parts = Parts(self._place)
         self.laid = Laid(self._place)
         self._verified: OrderedDict[str, list[int]] = OrderedDict()
@@ -143,7 +145,7 @@ class Blobs:
         if len(self._verified) > _NOTED_MAX:
             self._verified.popitem(last=False)
 
-    def _place(self, digest: str) -> Path:
+    def _found_place(self, digest: str) -> Path:
         if DIGEST_PATTERN.fullmatch(digest) is None:
             raise Usage(f"{digest[:80]!r} is not a digest; one reads sha256: and 64 hexadecimal digits")
         name = digest.removeprefix("sha256:")
