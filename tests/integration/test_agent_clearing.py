@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,12 @@ os.write(1, b"the last of its lines")
 value = os.getpid()
 """
 """Has a result, and clears up until a file is there."""
+
+WAIT = """
+import os
+while not os.path.exists({gate!r}):
+    time.sleep(0.005)
+"""
 
 STUCK = "import os, time\ndef clear(): time.sleep(600)\nvalue = os.getpid()"
 
@@ -40,6 +48,41 @@ async def test_a_result_is_reported_before_its_engine_has_cleared_up_and_the_nex
     gate.touch()
     assert (await server.ended("two", 2))[1]["value"] == body["value"]
     await until(lambda: not list((agent.state / "spool").iterdir()), "both are let go")
+
+
+async def test_a_job_that_comes_again_while_the_engine_of_its_last_attempt_clears_up_is_next_on_that(
+    server: FakeServer, agent: AgentProcess, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    await server.assign("one", GATED.format(gate=str(gate)), settings=PATIENT)
+    body = (await server.ended("one"))[1]
+    await server.assign("one", "import os; value = os.getpid()", lease=2)
+    await until(lambda: server.record("one", 2).accepted, "the next attempt is accepted")
+    gate.touch()
+    kind, again = await server.ended("one", 2)
+    assert (kind, again["value"]) == ("result", body["value"])
+    await until(lambda: not list((agent.state / "spool").iterdir()), "both are let go")
+
+
+async def test_an_engine_whose_kill_is_under_way_takes_no_other_job(
+    server: FakeServer, agent: AgentProcess, tmp_path: Path
+) -> None:
+    gate, cleared, later = (tmp_path / name for name in ("gate", "cleared", "later"))
+    code = f"import os, time\ndef clear(): open({str(cleared)!r}, 'w')\n"
+    await server.assign("one", code + WAIT.format(gate=str(gate)))
+    await until(lambda: server.record("one").events["engine"], "it has begun")
+    warden = agent.warden
+    os.kill(warden, signal.SIGSTOP)  # as one that waits for a processor
+    await server.fence("one")
+    await until(lambda: "job one is not ours any more" in agent.log, "its kill is ordered")
+    gate.touch()
+    await until(cleared.exists, "it ends by itself before that")
+    await server.assign("two", "import time\n" + WAIT.format(gate=str(later)), lease=2)
+    await until(lambda: server.record("two", 2).accepted, "the next job is accepted")
+    os.kill(warden, signal.SIGCONT)
+    later.touch()
+    kind, body = await server.ended("two", 2)
+    assert (kind, body["state"]) == ("result", "completed")
 
 
 async def test_an_engine_that_ends_while_it_clears_up_takes_nothing_from_its_result(

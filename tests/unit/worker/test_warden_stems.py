@@ -109,7 +109,9 @@ class Link:
             for message in self._told:
                 if (message["is"], message.get("engine")) == (what, engine):
                     return message
-            self._text += self.control.recv(65536)
+            text = self.control.recv(65536)
+            assert text, "the warden has ended"
+            self._text += text
             *lines, self._text = self._text.split(b"\n")
             self._told += [json.loads(line) for line in lines]
 
@@ -246,6 +248,21 @@ def test_a_deadline_that_passes_before_it_was_forked_ends_it(link: Link) -> None
     os.kill(stem, signal.SIGCONT)
     assert link.told("exited", "e") == {"is": "exited", "engine": "e", "killed": "deadline", "signal": 9}
     assert alive(stem), "it has nobody's code in it"
+
+
+def test_a_warden_that_wakes_to_a_deadline_and_a_renewal_at_once_goes_on(link: Link) -> None:
+    passes_at, later = time.clock_gettime(CLOCK) + 0.3, time.clock_gettime(CLOCK) + 3600
+    link.order("deadlines", ordinary=later, strict=passes_at, n=2)
+    link.spawn("strict", "", strict=True)
+    link.spawn("ordinary", "")
+    link.about("ordinary")
+    link.process.send_signal(signal.SIGSTOP)
+    eventually(lambda: time.clock_gettime(CLOCK) > passes_at, what="the deadline has passed")
+    link.order("deadlines", ordinary=later, strict=later, n=3)
+    link.process.send_signal(signal.SIGCONT)
+    assert link.told("exited", "strict")["killed"] == "deadline"
+    link.channels["ordinary"].send(b"raise SystemExit(4)")
+    assert link.told("exited", "ordinary")["code"] == 4
 
 
 def test_a_deadline_ends_engines_that_were_forked(link: Link) -> None:

@@ -94,6 +94,8 @@ class Engine:
         self.environment = ""
         self.paths: List[str] = []
         self.end: Optional[Ended] = None
+        self.doomed = False
+        """Whether its kill has been ordered; until that comes it may seem to be well."""
         self.gone = asyncio.Event()
         self.begun = asyncio.Event()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -109,7 +111,7 @@ class Engine:
     @property
     def is_ready(self) -> bool:
         """Whether it can be given a job."""
-        return self.ready.done() and self.end is None
+        return self.ready.done() and self.end is None and not self.doomed
 
     def hide(self, value: str) -> None:
         """Mask ``value`` in all that comes out of this engine from now on."""

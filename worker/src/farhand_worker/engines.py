@@ -150,7 +150,7 @@ class Pool:
         self._has_cleared(engine)
         if engine.end is not None:
             return
-        if retire or engine.jobs >= JOBS_MAX or engine.environment != self._environment:
+        if retire or engine.doomed or engine.jobs >= JOBS_MAX or engine.environment != self._environment:
             self._retire(engine)
             return
         self._keep_warm(engine)
@@ -180,6 +180,7 @@ class Pool:
     def kill(self, engine: Engine) -> None:
         """Kill the engine's whole tree; its occupant hears of the end."""
         if self.warden is not None and engine.end is None:
+            engine.doomed = True
             self.warden.kill(engine.id)
 
     def terminate(self, engine: Engine) -> None:

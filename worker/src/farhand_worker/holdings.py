@@ -277,7 +277,8 @@ class Holdings:
         before = self._latest.get(message.job)
         older = [before] if before is not None and not before.over.is_set() else []
         for attempt in older:
-            self._fence((message.job, attempt.assign.lease), "it came again under a newer lease")
+            if not attempt.reports.sealed:  # else it has its result, and its engine is about to be free
+                self._fence((message.job, attempt.assign.lease), "it came again under a newer lease")
         attempt = Hosted(self, message) if message.kind == SERVICE else Attempt(self, message)
         try:
             attempt.reports.create(self._spares)

@@ -98,7 +98,8 @@ class Warden:
             elif fd == self._wake.fileno():
                 _drain(self._wake)
             elif fd == self._timer:
-                os.read(fd, 8)
+                with contextlib.suppress(BlockingIOError):  # an order that came with it has set it anew
+                    os.read(fd, 8)
             else:
                 self._hear_stems()
 

@@ -134,6 +134,8 @@ class WardenLink:
 
     def _check(self, number: int) -> None:
         if self._answered < number:
+            self._read()  # it may be this process that has waited for a processor
+        if self._answered < number:
             self._end("the warden did not answer")
 
     def _end(self, why: str) -> None:
