@@ -84,6 +84,24 @@ async def test_devices_are_given_once_and_are_free_again_with_the_lease(story: S
     assert third.devices == ("GPU-a",)
 
 
+async def test_the_gpu_of_a_cancelled_run_is_free_when_its_attempt_has_ended_and_no_sooner(
+    story: Story,
+) -> None:
+    """B062: however often it is cancelled and asked for again, there is one lease on one GPU."""
+    one = replace(BOX, gpus=1, devices=("GPU-a",))
+    first = await lease(story, one, gpus=1)
+    for _ in range(3):
+        assert first is not None
+        await story.cancel(first.run)
+        assert await story.state(first.run) == "cancelling"
+        assert await lease(story, one, gpus=1) is None
+        await story.store.reports.end(first.id, first.lease or 0, Ending("cancelled"), story.now)
+        first = await lease(story, one, gpus=1)
+        assert first is not None
+        assert first.devices == ("GPU-a",)
+        assert await lease(story, one, gpus=1) is None
+
+
 async def test_who_falls_back_to_the_server_is_given_no_gpu(story: Story) -> None:
     job = await lease(story, replace(BOX, gpus=0, devices=()), fell_back=True, gpus=2, labels=("gpu",))
     assert job is not None

@@ -30,6 +30,7 @@ def hooks_of(deployment: Deployment, run_id: str) -> list[tuple[str, str]]:
 def test_a_silent_run_ends_with_that_reason_and_one_whose_child_talks_does_not(
     deployment: Deployment, tmp_path: Path
 ) -> None:
+    """B107: the child flushes nothing, and each line is there when it is printed."""
     began = time.monotonic()
     run = deployment.wait_for_run(
         deployment.start_run("silent", path=str(tmp_path / "w"), seconds=30.0), "failed"

@@ -77,7 +77,7 @@ def flows(server: Deployment) -> dict[str, bool]:
 def test_a_flow_file_is_broken_or_deleted_while_its_runs_are_queued(
     changing: Deployment, tmp_path: Path
 ) -> None:
-    """Each run is of the code it was created with, the helper module included."""
+    """B152: each run is of the code it was created with, helper module included, and none is left behind."""
     server, project = changing, tmp_path / "project"
     gate = tmp_path / "gate"
     ids = [server.start_run("held", gate=str(gate)) for _ in range(3)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness.deployment import FAST, Deployment
+from tests.harness.deployment import FAST, Deployment, environment
 from tests.harness.processes import alive
 
 FLOWS = """
@@ -96,6 +98,13 @@ def broken_bytes():
     print("last")
 
 
+@flow
+def broken_and_much():
+    os.write(1, b"bad \\xff end\\n")
+    os.write(1, (b"x" * 999 + b"\\n") * 10_000)
+    return "got through"
+
+
 @task
 def leave():
     os._exit(0)
@@ -179,6 +188,37 @@ def many_unasked():
     return "went on"
 """
 
+DEFAULTS = """
+import json
+from dataclasses import dataclass
+from datetime import date, timedelta
+from enum import Enum
+from pathlib import Path
+
+from farhand import flow
+
+
+@dataclass
+class Model:
+    depth: int
+
+
+class Unit(Enum):
+    METRE = "m"
+
+
+@flow
+def typed(
+    model: Model = {"depth": "2"}, day: date = "2024-01-01", where: Path = "/tmp", unit: Unit = "m",
+    wait: timedelta = "2h",
+):
+    return [type(value).__name__ for value in (model, day, where, unit, wait)]
+
+
+if __name__ == "__main__":
+    print(json.dumps(typed()))
+"""
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
@@ -187,6 +227,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     project = directory / "project"
     project.mkdir()
     (project / "worst.py").write_text(FLOWS)
+    (project / "defaults.py").write_text(DEFAULTS)
     deployment = Deployment(directory, project, FAST)
     try:
         yield deployment.start()
@@ -267,6 +308,27 @@ def test_ten_thousand_mapped_calls_with_a_failure_among_them(served: Deployment)
     assert result["took_s"] < 8
     run = ended(served, "many_unasked", "completed")
     assert any("part" in line and "part 5000 is missing" in line for line in served.log_lines(run["id"]))
+
+
+def test_ten_megabytes_after_bytes_that_are_no_text_hold_nothing_up(served: Deployment) -> None:
+    """B093: whoever reads an engine's output goes on, whatever it reads."""
+    assert ended(served, "broken_and_much", "completed")["result"] == "got through"
+
+
+def test_defaults_are_of_the_same_types_in_a_script_and_on_a_server(
+    served: Deployment, tmp_path: Path
+) -> None:
+    """B089: a schedule prepares its runs as the API does."""
+    script = subprocess.run(
+        [sys.executable, str(served.directory / "project" / "defaults.py")],
+        env=environment(tmp_path, FAST),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    types = ["Model", "date", "PosixPath", "Unit", "timedelta"]
+    assert json.loads(script.stdout) == types
+    assert ended(served, "typed", "completed")["result"] == types
 
 
 def test_a_parameter_of_a_megabyte_and_one_of_5000_keys_arrive_whole(served: Deployment) -> None:

@@ -128,6 +128,7 @@ def test_arguments_that_do_not_load_on_one_worker_go_to_another(deployment: Depl
 def test_a_checkout_runs_what_it_has_and_nothing_in_the_middle_of_a_pull(
     deployment: Deployment, project: Path, tmp_path: Path
 ) -> None:
+    """B152: a run whose code no worker has says so, with the files that differ, and runs once one has it."""
     checkout = tmp_path / "checkout"
     shutil.copytree(project, checkout, ignore=shutil.ignore_patterns("__pycache__"))
     (checkout / ".git").mkdir()

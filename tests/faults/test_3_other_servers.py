@@ -81,6 +81,7 @@ def test_a_machine_that_was_booted_again_has_its_name_at_once(shared: Deployment
 def test_a_side_that_is_too_new_is_named_in_one_sentence(
     shared: Deployment, tmp_path: Path, spoken: tuple[int, int], sentence: str
 ) -> None:
+    """B151: nothing is found out later, by something that does not work."""
     name = f"speaks-{spoken[0]}"
     program = pretending(tmp_path, f"attendance.SUPPORTED = {spoken}")
     worker = shared.worker(name, program=program, wait=False)

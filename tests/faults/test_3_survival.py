@@ -206,6 +206,7 @@ def test_a_network_that_is_off_for_long_costs_what_was_under_way_alone(
     ("flow", "seconds"), [("starving_there", 5), ("holding_there", 5)], ids=["every core", "the lock"]
 )
 def test_a_job_that_takes_all_there_is_does_not_lose_its_worker(shop: Shop, flow: str, seconds: int) -> None:
+    """B003: for more than three leases; the agent needs next to nothing, and gets it."""
     deployment = shop.deployment
     run_id = deployment.start_run(flow, seconds=seconds)
     run = deployment.wait_for_run(run_id, "completed")

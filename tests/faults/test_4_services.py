@@ -70,6 +70,7 @@ def test_a_killed_process_is_started_again_and_says_how_it_ended(kept: Kept) -> 
 def test_a_port_that_is_taken_ends_in_down_with_the_last_line_and_one_order_tries_again(
     kept: Kept, taken: socket.socket
 ) -> None:
+    """B037: so many starts and no more, and what the last of them wrote is said."""
     down = kept.becomes("taken", "down", "never_healthy")
     assert "in use" in down["message"]
     assert down["starts"] == STARTS_MAX
@@ -90,6 +91,7 @@ def test_one_that_exits_at_once_is_started_three_times_and_says_its_last_line(ke
 
 @pytest.mark.fault("4.16")
 def test_one_that_hangs_after_it_was_healthy_is_degraded_and_left_alone(kept: Kept) -> None:
+    """B039: an answer that is too slow is the end of no process, and costs no start."""
     pid = kept.pid("hangs")
     kept.flag("hangs").touch()
     found = kept.becomes("hangs", "degraded", "health_timeout")

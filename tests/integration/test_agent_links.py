@@ -141,6 +141,7 @@ async def test_half_a_lease_of_silence_costs_nothing(server: FakeServer, agent: 
 async def test_a_server_that_answers_no_heartbeat_is_given_up_and_dialled_again(
     server: FakeServer, agent: AgentProcess
 ) -> None:
+    """B118: the agent closes a connection that is open and dead, and dials another."""
     server.answers_beats = False
     await server.attached(2)
     assert "no answer for 0.9 s" in agent.log

@@ -120,6 +120,7 @@ def test_an_import_check_names_what_only_shows_when_the_code_runs(begin: Begin, 
 
 
 def test_prints_reach_the_log_once_and_print_to_a_file_does_not(begin: Begin) -> None:
+    """B106: each under the task that wrote it."""
     agent = begin(
         "import io, logging, subprocess\n"
         "@task\ndef say():\n    print('in task', end='')\n    sys.stderr.write('err\\n')\n"
@@ -147,6 +148,7 @@ def test_prints_reach_the_log_once_and_print_to_a_file_does_not(begin: Begin) ->
 
 
 def test_a_forked_child_prints_to_the_descriptor_and_records_nothing(begin: Begin) -> None:
+    """B106: as the children of multiprocessing and joblib do."""
     agent = begin(
         "@task\ndef work(): return 1\n"
         "@flow\ndef main():\n"

@@ -156,23 +156,40 @@ def test_whatever_ends_the_flow_is_a_failed_result(begin: Begin, body: str, mess
 
 
 @pytest.mark.fault("2.3")
-def test_a_result_that_cannot_be_stored_fails_the_run_naming_its_type(begin: Begin) -> None:
-    agent = begin("@flow\ndef main(): return threading.Lock()\n")
-    result = agent.run("pipeline:main")
+@pytest.mark.parametrize(
+    ("flow", "message"),
+    [
+        ("main", "the result of main: a value of type _thread.lock cannot be stored: "),
+        ("asks", "the arguments of far: a value of type builtins.list cannot be stored: "),
+    ],
+)
+def test_what_cannot_be_stored_fails_the_run_and_is_named_with_its_type(
+    begin: Begin, flow: str, message: str
+) -> None:
+    """B097: what must leave the process, a result or what another machine is given."""
+    agent = begin(
+        "@flow\ndef main(): return threading.Lock()\n"
+        "@task(runs_on='server')\ndef far(lock): pass\n"
+        "@flow\ndef asks(): far(threading.Lock())\n"
+    )
+    result = agent.run(f"pipeline:{flow}")
     assert result["reason"] == "not_serializable"
-    assert "_thread.lock" in result["message"]
+    assert result["message"].startswith(f"NotSerializable: {message}")
 
 
 @pytest.mark.fault("2.3")
 def test_a_task_result_that_cannot_be_stored_is_used_and_said_once(begin: Begin) -> None:
+    """B097: that of a call in the same process; the others are kept."""
     agent = begin(
         "@task\ndef lock(): return threading.Lock()\n"
-        "@flow\ndef main(): return lock().locked() or lock().locked()\n"
+        "@task\ndef numbers(): return (n for n in range(4))\n"
+        "@task\ndef plain(): return 6\n"
+        "@flow\ndef main(): return [lock().locked() or lock().locked(), sum(numbers()), plain()]\n"
     )
     agent.run("pipeline:main")
-    assert agent.value() is False
-    assert [body["kept"] for body in agent.events("checkpoint")] == [False, False]
-    assert len([text for text in agent.texts() if "not kept" in text]) == 1
+    assert agent.value() == [False, 6, 6]
+    assert [body["kept"] for body in agent.events("checkpoint")] == [False, False, False, True]
+    assert len([text for text in agent.texts() if "lock is not kept" in text]) == 1
 
 
 def test_bad_parameters_fail_the_run_and_are_not_shown(begin: Begin) -> None:

@@ -128,6 +128,7 @@ async def test_a_blob_is_not_there_before_its_last_byte(blobs: Blobs) -> None:
 async def test_two_senders_of_the_same_content_do_not_disturb_each_other(
     blobs: Blobs, tmp_path: Path
 ) -> None:
+    """B103: each writes beside, and the last to rename puts the same bytes there."""
     async with anyio.create_task_group() as group:
         for cut in (3, 7):
             group.start_soon(blobs.write, in_pieces(CONTENT[:cut], CONTENT[cut:]), DIGEST)

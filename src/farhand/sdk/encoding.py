@@ -60,17 +60,19 @@ class CannotDecode(Exception):
 # ---------------------------------------------------------------- values
 
 
-def encode(value: Any, blobs: Union[Path, str, None], synced: bool = True) -> Tuple[Body, List[str]]:
+def encode(
+    value: Any, blobs: Union[Path, str, None], synced: bool = True, what: str = ""
+) -> Tuple[Body, List[str]]:
     """The Value of ``value`` and the digests of the blobs it needs, written to ``blobs`` (``synced`` there).
 
-    Raises `NotSerializable`, naming the type, when neither JSON nor pickle can carry it.
+    Raises `NotSerializable`, naming the type and ``what`` it is, when neither JSON nor pickle can carry it.
     """
     text = json_text(value)
     if text is not None:
         if len(text) <= INLINE_BYTES_MAX or blobs is None:
             return {"enc": "json", "text": text}, []
         return _as_blob("json", [text.encode("ascii")], blobs, synced)
-    pieces = _pickled(value)
+    pieces = _pickled(value, what)
     if sum(map(len, pieces)) * 4 // 3 + 4 <= INLINE_BYTES_MAX or blobs is None:
         return {"enc": "pickle", "text": base64.b64encode(b"".join(pieces)).decode("ascii")}, []
     return _as_blob("pickle", pieces, blobs, synced)
@@ -152,14 +154,16 @@ class _Pieces:
         return len(piece)
 
 
-def _pickled(value: Any) -> List[bytes]:
+def _pickled(value: Any, what: str) -> List[bytes]:
     written = _Pieces()
     try:
         pickle.Pickler(written, protocol=5).dump(value)
         return written.pieces
     except Exception as error:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise NotSerializable(f"a value of type {kind} cannot be stored: {error}", type=kind) from error
+        whose = f"{what}: " if what else ""
+        message = f"{whose}a value of type {kind} cannot be stored: {error}"
+        raise NotSerializable(message, type=kind) from error
 
 
 def _nature(value: Any) -> int:

@@ -72,7 +72,10 @@ class Placer:
         """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`."""
         run, step = self._run, made.step
         args, digests = encoding.encode(
-            [list(made.args), made.kwargs], run.recorder.blobs, run.recorder.synced
+            [list(made.args), made.kwargs],
+            run.recorder.blobs,
+            run.recorder.synced,
+            f"the arguments of {made.step.name}",
         )
         _refuse_secrets(made, args)
         run.pool.track(future)

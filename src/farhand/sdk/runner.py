@@ -155,11 +155,15 @@ class Job:
             finally:
                 interrupter.close_all()
             body, digests = without_secrets(
-                self._run, *encoding.encode(value, self._header["blobs"], self.spool.synced)
+                self._run, *encoding.encode(value, self._header["blobs"], self.spool.synced, self._what)
             )
             return {"state": "completed", "at": time.time(), "value": body}, digests
         except BaseException as error:  # noqa: BLE001 - whatever ends user code is its result, never the engine's end
             return self._failure(error), []
+
+    @property
+    def _what(self) -> str:
+        return "the result of " + self._header["entry"].rpartition(":")[2]
 
     def _execute(self) -> Any:
         self._fetch_kept()

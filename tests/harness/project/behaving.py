@@ -142,8 +142,8 @@ def silent(path: str, seconds: float) -> None:
 
 @flow(silence_timeout=1)
 def talking_child() -> str:
-    """Say nothing, but have a child that does."""
-    code = "import time\nfor n in range(12): print(n, flush=True); time.sleep(0.2)"
+    """Say nothing, but have a child that does, and flushes nothing."""
+    code = "import time\nfor n in range(12): print(n); time.sleep(0.2)"
     subprocess.run([sys.executable, "-c", code], check=True)
     return "done"
 

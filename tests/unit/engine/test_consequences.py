@@ -131,6 +131,7 @@ async def test_an_end_whose_slot_was_given_away_when_it_was_reported_wakes_nobod
 async def test_the_end_of_a_run_whose_flow_has_a_limit_lets_another_go_on_once_it_is_recorded(
     world: Small,
 ) -> None:
+    """B070: nobody waits for the next look at the clock."""
     world.fleet.hold(world.box, a_job("j2", settings=JobSettings(max_concurrent=1)), 8)
     world.box.part_with(8)
     world.consequences.follow(Changes(released=(("j2", 8, "box"),)))

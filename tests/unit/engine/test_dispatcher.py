@@ -280,7 +280,7 @@ class WaitingLink(FakeLink):
 
 
 async def test_the_loop_is_woken_by_what_changes(world: World) -> None:
-    """Enqueue, attach and release each wake it; it never looks by the clock."""
+    """B070: enqueue, attach and release each wake it; it never looks by the clock."""
     world.dispatcher.start()
     try:
         job = await world.start_run()

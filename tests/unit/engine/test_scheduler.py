@@ -214,7 +214,7 @@ async def test_one_run_for_each_slot_of_a_day_that_has_a_change_of_clocks(dial: 
 
 
 async def test_how_a_run_ends_does_not_matter_to_the_next_fire(dial: Dial) -> None:
-    """B053."""
+    """B052, B053: one run a fire time, and none more because of how one before it ended."""
     await dial.plan(EVERY_5_MIN)
     for number in range(1, 4):
         await dial.pass_time(300)

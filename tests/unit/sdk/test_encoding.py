@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import io
 import json
 import math
 import pickle
@@ -141,9 +142,28 @@ def test_a_big_value_that_is_cut_short_does_not_load(tmp_path: Path, left: int) 
         decode(body, lambda _: path)
 
 
-def test_what_cannot_be_stored_is_named_by_its_type() -> None:
-    with pytest.raises(NotSerializable, match=r"_thread\.lock"):
-        encode([threading.Lock()] and threading.Lock(), None)
+def of_a_class_of_its_own() -> object:
+    class Local:
+        pass
+
+    return Local()
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (threading.Lock(), "_thread.lock"),
+        ((number for number in range(3)), "generator"),
+        (lambda: 1, "function"),
+        (io.TextIOWrapper(io.BytesIO()), "TextIOWrapper"),
+        (of_a_class_of_its_own(), "Local"),
+    ],
+    ids=["lock", "generator", "lambda", "open file", "local class"],
+)
+def test_what_cannot_be_stored_is_named_by_its_type(value: object, named: str) -> None:
+    """B097."""
+    with pytest.raises(NotSerializable, match=named):
+        encode(value, None)
 
 
 def test_a_pickle_that_does_not_load_is_one_kind_of_error() -> None:

@@ -207,6 +207,7 @@ def test_what_does_not_fit_is_named_by_field_and_index_here_and_on_a_server(
 
 
 def test_a_model_in_a_list_that_refuses_is_named_by_index_and_field_and_its_value_is_not_told() -> None:
+    """B091."""
     good = {"name": "n", "price": 1}
     for bad, place in (
         ({"name": "n", "price": "sold out"}, "value[1].price: input should be a valid number"),

@@ -66,6 +66,7 @@ def test_values_become_what_the_annotations_say() -> None:
 
 
 def test_defaults_are_converted_as_well() -> None:
+    """B089."""
     found = given(n=1)
     assert found["day"] == datetime.date(2024, 1, 1)
     assert found["wait"] == datetime.timedelta(seconds=90)

@@ -284,6 +284,7 @@ def run_here(body: Any) -> Any:
 
 
 def test_map_keeps_the_order_of_any_iterable() -> None:
+    """B099: a generator, nothing at all, and what another map gave."""
     assert run_here(lambda: double.map(x for x in range(50)).result()) == [2 * x for x in range(50)]
     assert run_here(lambda: double.map([]).result()) == []
     assert run_here(lambda: double.map(double.map(range(5))).result()) == [0, 4, 8, 12, 16]
@@ -299,6 +300,7 @@ def test_map_repeats_what_is_no_iterable() -> None:
 
 @pytest.mark.parametrize("arguments", [([1, 2], [1]), ([1], iter(())), ({1: 2},), (5,), ((), [1])])
 def test_map_refuses_what_does_not_fit_before_anything_runs(arguments: Any, journal: Any) -> None:
+    """B099: unequal lengths, a dict and what is no iterable fail at once and never hang."""
     with pytest.raises(TypeError):
         run_here(lambda: double.map(*arguments))
     assert states(journal()) == []

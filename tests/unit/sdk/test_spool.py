@@ -87,6 +87,7 @@ def test_an_urgent_line_behind_an_urgent_bell_is_rung_for_at_the_next_arm(
 
 
 def test_a_full_spool_drops_lines_of_output_and_says_how_many(tmp_path: Path, agent: Agent) -> None:
+    """B093: code that prints is never held up by a server that takes nothing."""
     spool = make(tmp_path, agent)
     for number in range(100):
         spool.write(line(f"{number} {'x' * 50}"))

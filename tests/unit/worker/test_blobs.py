@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -24,6 +27,15 @@ def put(cache: BlobCache, content: bytes, used_at: int = 0) -> str:
         os.utime(cache.place(digest), (used_at, used_at))
     cache.arrived(digest)
     return digest
+
+
+def raising(error: OSError) -> Callable[..., None]:
+    """A function that fails."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 def here(cache: BlobCache, *digests: str) -> list[bool]:
@@ -62,6 +74,7 @@ def test_a_cache_full_of_blobs_in_use_grows_until_they_are_let_go(tmp_path: Path
     "spoil", [lambda path: os.truncate(path, 3), lambda path: path.write_bytes(b"!" * 10)]
 )
 def test_a_blob_that_was_changed_is_not_found_and_is_deleted(tmp_path: Path, spoil: object) -> None:
+    """B102: a file that was cut short is noticed, and fetched again."""
     cache = BlobCache(tmp_path)
     digest = put(cache, b"0123456789")
     assert cache.find(digest)
@@ -89,7 +102,42 @@ def test_a_file_is_taken_without_a_copy_and_counts(tmp_path: Path) -> None:
     assert here(cache, old, digest) == [False, True]
 
 
+@pytest.mark.parametrize("links", [True, False], ids=["linked", "copied"])
+def test_the_same_content_saved_by_many_jobs_at_once_is_kept_for_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """B103: whoever finds that another has kept it meanwhile has not failed, and it is whole."""
+    cache = BlobCache(tmp_path / "cache")
+    jobs = 8
+    together = threading.Barrier(jobs)
+    if not links:
+        monkeypatch.setattr(os, "link", raising(OSError(errno.EXDEV, "another filesystem")))
+
+    def save(job: int, content: bytes) -> None:
+        source = tmp_path / f"saved-{job}"
+        source.write_bytes(content)
+        together.wait(10)
+        cache.take(digest_of(content), source)
+
+    with ThreadPoolExecutor(jobs) as threads:
+        for number in range(40):
+            content = f"{number}".encode() * 100
+            saves = [threads.submit(save, job, content) for job in range(jobs)]
+            assert [each.result() for each in saves] == [None] * jobs
+            assert cache.place(digest_of(content)).read_bytes() == content
+    assert len(list((tmp_path / "cache").iterdir())) == 40
+
+
+def test_what_makes_room_for_another_as_soon_as_it_was_saved_fails_nobody(tmp_path: Path) -> None:
+    """B102: no job uses it yet, so that another thread may delete it at any moment."""
+    cache = BlobCache(tmp_path / "cache", bytes_max=0)
+    digest = digest_of(b"saved")
+    cache.arrived(digest)
+    assert not cache.find(digest)
+
+
 def test_many_threads_on_a_tiny_cache_get_what_they_ask_for_or_nothing(tmp_path: Path) -> None:
+    """B102: nobody misses a file that another makes room with, and what is kept is what its digest says."""
     cache = BlobCache(tmp_path, bytes_max=500)
     contents = [bytes([number]) * 100 for number in range(20)]
 

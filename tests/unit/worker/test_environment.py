@@ -28,12 +28,13 @@ def test_farhands_own_settings_are_left_out_without_a_word() -> None:
 
 
 def test_an_engine_gets_its_id_and_unbuffered_output() -> None:
+    """B107: what it starts inherits that, so that a child's lines are there when they are printed."""
     environ = engine_environment({"PATH": "/bin"}, "e.1")
     assert environ == {"PATH": "/bin", "FARHAND_ENGINE": "e.1", "PYTHONUNBUFFERED": "1"}
 
 
 def test_an_engine_is_told_the_cores_and_the_devices_that_its_job_was_given() -> None:
-    """Inherited masks and caps are those of the worker; what a job was given takes their place."""
+    """B069: inherited masks and caps are those of the worker; what a job was given takes their place."""
     base = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "OMP_NUM_THREADS": "64"}
     environ = engine_environment(base, "e.1", 4, ("GPU-b",))
     assert {environ[name] for name in THREAD_CAPS} == {"4"}

@@ -119,6 +119,7 @@ async def answering(answer: bytes | None) -> AsyncIterator[int]:
     ],
 )
 async def test_what_is_not_a_200_is_told_apart(answer: bytes | None, reason: str | None, words: str) -> None:
+    """B039: too slow, not 200 and no HTTP at all are reasons of their own."""
     async with answering(answer) as port:
         found = await unwell("127.0.0.1", port, "/health", 0.1 if answer is None else 5)
     assert (None if found is None else found.reason) == reason

@@ -186,6 +186,7 @@ def test_a_digest_is_learnt_from_the_head_of_an_answer_or_not(
 def test_an_upload_that_is_cut_goes_on_where_it_was(
     server: Server, transfer: Transfer, tmp_path: Path
 ) -> None:
+    """B100: parts are small enough for the limits of a proxy, and what had come is not sent again."""
     source = tmp_path / "saved"
     source.write_bytes(CONTENT)
     server.breaks_after = [PART_BYTES // 2]

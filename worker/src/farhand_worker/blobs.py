@@ -41,6 +41,7 @@ class BlobCache:
         self._bytes_max = bytes_max
         self._pins: Dict[str, Set[Hashable]] = {}
         self._pinning = threading.Lock()  # what is pinned in this moment is not deleted in the next
+        self._copying = threading.Lock()
         self._verified: Dict[str, Seen] = {}
         self._bytes = bytes_max  # until the first look around counts them
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -71,24 +72,32 @@ class BlobCache:
 
     def arrived(self, digest: str) -> None:
         """The blob has just been put in its place, verified; others make room."""
-        seen = look(self.place(digest))
+        try:
+            seen = look(self.place(digest))
+        except FileNotFoundError:  # no job uses it, and it has made room for another already
+            return
         self._verified[digest] = seen
         self._bytes += seen[0]
         if self._bytes > self._bytes_max:
             self.trim()
 
     def take(self, digest: str, source: Path) -> None:
-        """Keep a verified file too, without copying it where that is possible."""
+        """Keep a verified file too, without copying it where that is possible.
+
+        Several jobs may have saved the same content, and this is called for all of them at once.
+        """
         place = self.place(digest)
-        if place.exists():
-            return
-        beside = place.with_name(f".taken-{place.name}")
-        beside.unlink(missing_ok=True)
         try:
-            os.link(source, beside)
+            os.link(source, place)
+        except FileExistsError:
+            return
         except OSError:  # another filesystem, or one without links
-            shutil.copyfile(source, beside)
-        os.replace(beside, place)
+            with self._copying:
+                if place.exists():
+                    return
+                beside = place.with_name(f".taken-{place.name}")
+                shutil.copyfile(source, beside)
+                os.replace(beside, place)
         self.arrived(digest)
 
     def pin(self, digest: str, user: Hashable) -> None:
