@@ -122,6 +122,9 @@ class Run:
     """A limit has passed: what waits on a loop goes on at once."""
     blocked = False
     abandoned = False
+    equip: Optional[Callable[[Pool], None]] = None
+    """Makes what else calls need, beside their pool, before anybody has that."""
+    _pool: Optional[Pool] = None
 
     def __init__(self, run_id: str, flow: str, recorder: Recorder, **facts: Any) -> None:
         self.id = run_id
@@ -148,12 +151,31 @@ class Run:
         self.listened_to: List[Frame] = []
         self.grace_s: float = facts.get("grace_s", 10.0)
         self.disposable: bool = facts.get("disposable", False)
-        self.pool = Pool()
         self.main_thread = threading.get_ident()
         self.loop_tasks: Set[Any] = set()
         self.said: Dict[str, bool] = {}
         self._on_cancel: List[Callable[[], None]] = []
         self._lock = threading.Lock()
+
+    @property
+    def pool(self) -> Pool:
+        """The threads of its calls. It is made for the first who asks: many jobs call nothing."""
+        return self._pool or self._first_pool()
+
+    @uninterrupted
+    def _first_pool(self) -> Pool:
+        with _making:
+            if self._pool is None:
+                pool = Pool()
+                if self.equip is not None:
+                    self.equip(pool)
+                self._pool = pool
+            return self._pool
+
+    @property
+    def calls(self) -> bool:
+        """Whether it may have called something."""
+        return self._pool is not None
 
     def cancel(self, reason: str) -> None:
         """Raise `Cancelled` in everything this run does here, at once.
@@ -163,7 +185,8 @@ class Run:
         with self._lock:
             again, self.cancelled = self.cancelled is not None, reason
             callbacks = list(self._on_cancel)
-        self.pool.drop_waiting(Cancelled(reason))
+        if self.calls:
+            self.pool.drop_waiting(Cancelled(reason))
         for callback in callbacks:
             callback()
         self.interrupt_calls(Cancelled)
@@ -193,7 +216,7 @@ class Run:
 
     def interrupt_calls(self, kind: Type[BaseException]) -> None:
         """Raise ``kind`` in the calls that run on threads of the pool."""
-        for thread in list(self.pool.running):
+        for thread in list(self.pool.running) if self.calls else ():
             interrupter.raise_in(thread, kind, lambda thread=thread: thread in self.pool.running)
 
     def check(self) -> None:
@@ -221,8 +244,9 @@ class Run:
 
     def wait_for_calls(self) -> None:
         """Wait for every call that was submitted; a failure that nobody has looked at is said."""
-        self.pool.wait()
-        self.tell_unseen_failures()
+        if self.calls:
+            self.pool.wait()
+            self.tell_unseen_failures()
 
     def tell_unseen_failures(self) -> None:
         """Say which calls failed though nobody has asked for their results."""
@@ -238,6 +262,10 @@ class Run:
         if self.said.setdefault(text, True) is True:
             self.said[text] = False
             self.log(text, "warning")
+
+
+_making = threading.Lock()
+"""Held by who makes the pool of a run."""
 
 
 class Inner(NamedTuple):

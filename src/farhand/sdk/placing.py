@@ -14,6 +14,7 @@ from .blocking import Blocking
 from .calls import Call
 from .context import STOPPED, Run
 from .futures import Future
+from .pool import Pool
 from .questions import Questions, RequestLater
 
 Outcome = Dict[str, Any]
@@ -55,6 +56,7 @@ class Placer:
     def __init__(
         self,
         run: Run,
+        pool: Pool,
         tell_blocked: Callable[[bool], None] = lambda _: None,
         request_later: Optional[RequestLater] = None,
     ) -> None:
@@ -64,8 +66,7 @@ class Placer:
         self._open: Dict[str, Tuple[Call, Future[Any]]] = {}
         self._early: Dict[str, Outcome] = {}
         self._blocking = Blocking(run, lambda: bool(self._open or self._questions.open), tell_blocked)
-        run.pool.waits = self._blocking
-        run.ask_later = None if request_later is None else self._ask
+        pool.waits = self._blocking
         run.on_cancel(self._cancel)
 
     def place(self, made: Call, future: Future[Any]) -> None:
@@ -100,7 +101,8 @@ class Placer:
         """The job has ended: no answer is waited for any more."""
         self._questions.close()
 
-    def _ask(self, kind: str, args: Dict[str, Any], arrived: Callable[[Dict[str, Any]], None]) -> None:
+    def ask(self, kind: str, args: Dict[str, Any], arrived: Callable[[Dict[str, Any]], None]) -> None:
+        """Ask the server what it may answer late; ``arrived`` gets that."""
         self._questions.ask(kind, args, arrived)
         self._blocking.rested()
 

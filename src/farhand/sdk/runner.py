@@ -5,22 +5,25 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from farhand.errors import Cancelled, NotFound, NotSerializable, StreamBroken
 from farhand_worker.manifest import read_manifest
 
 from . import encoding, events, loading, telling
+from .calls import Call
 from .channel import Channel
 from .checkpoints import Ledger
 from .context import STOPPED, Frame, Inner, Run, enter, leave, set_root
 from .deadlines import Limits
 from .flows import Flow
+from .futures import Future
 from .importcheck import check_import
 from .interrupts import interrupter, is_interruption
 from .limits import IMPORT, SPOOL_BYTES_MAX
 from .output import streams
 from .placing import Placer
+from .pool import Pool
 from .restore import Snapshot, end_descendants, threads_remain
 from .script import without_secrets
 from .sharing import Sharing
@@ -79,12 +82,30 @@ class Job:
         )
         self._retryable = True
         self._spoilt = False
-        self.placer = Placer(self._run, self._tell_blocked, channel.request_later)
-        self._run.place = self.placer.place
+        self._placer: Optional[Placer] = None
+        self._run.equip = self._equip
+        self._run.place = self._place
+        self._run.ask_later = self._ask
         self._root = root
         shared = header.get("shared_paths")
         self._sharing = None if shared is None else Sharing(self._frame, shared)
         self._run.local_path = None if self._sharing is None else self._sharing.look
+
+    @property
+    def placer(self) -> Placer:
+        """Its calls elsewhere. There is one with the pool of its calls, of which many jobs make none."""
+        placer = self._placer or (self._run.pool and self._placer)
+        assert placer is not None  # made before anybody has the pool
+        return placer
+
+    def _equip(self, pool: Pool) -> None:
+        self._placer = Placer(self._run, pool, self._tell_blocked, self._channel.request_later)
+
+    def _place(self, made: Call, future: Future[Any]) -> None:
+        self.placer.place(made, future)
+
+    def _ask(self, kind: str, args: Header, arrived: Callable[[Header], None]) -> None:
+        self.placer.ask(kind, args, arrived)
 
     @property
     def stopped(self) -> bool:
@@ -114,8 +135,8 @@ class Job:
         finally:
             interrupter.close_all()
             leave(token)
-        self._end_calls(failed=result["state"] != "completed")
-        self.placer.close()
+        if self._run.calls:
+            self._end_calls(failed=result["state"] != "completed")
         streams.finish_all()
         alone = end_descendants() and not threads_remain(before.threads) and not self._run.abandoned
         if not self.stopped:
@@ -285,6 +306,7 @@ class Job:
             self._run.interrupt_calls(Cancelled)
             self._run.abandoned |= not self._wait_for_running()
         pool.close()
+        self.placer.close()
 
     def _wait_for_running(self) -> bool:
         deadline = time.monotonic() + self._run.grace_s

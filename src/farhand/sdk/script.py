@@ -110,7 +110,8 @@ class _Script:
         leave(self._token)
         if run.recorder.recording:
             streams.uninstall()
-        run.pool.close()
+        if run.calls:
+            run.pool.close()
         run.recorder.close()
 
 

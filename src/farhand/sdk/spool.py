@@ -56,7 +56,7 @@ class Spool(Recorder):
         self._armed = armed
         self._unanswered = ring
         self._rung_urgently = False
-        self._size = os.fstat(self._fd).st_size
+        self._size = os.lseek(self._fd, 0, os.SEEK_END)
         self._acked = self._size
         self._dropped = 0
         self._ended = False

@@ -47,7 +47,7 @@ def answered(blobs: Path, path_known: bool) -> Any:
     recorder = Recorder()
     recorder.value_path = lambda digest: blobs / digest.split(":")[1]  # type: ignore[method-assign]
     run = Run("r", "f", recorder)
-    placer = Placer(run)
+    placer = Placer(run, run.pool)
     future: Future[Any] = Future("key", "far")
     placer._open["key"] = SimpleNamespace(step=far, run=run), future  # type: ignore[assignment]
     outcome = outcome_of(Loaded(VALUE), blobs)
