@@ -16,6 +16,7 @@ import errno
 import gc
 import json
 import logging
+import math
 import os
 import secrets
 import signal
@@ -159,6 +160,7 @@ class Server:
         services.limits = {
             "engine_memory_bytes": config.engine_memory,
             "spool_bytes": config.spool_limit,
+            "import_s": math.ceil(config.import_timeout_s),
         }
         return services
 

@@ -188,6 +188,18 @@ def many_unasked():
     return "went on"
 """
 
+SLOW = """
+import time
+time.sleep(2)
+
+from farhand import flow
+
+
+@flow(isolated=True, timeout=0.5)
+def slow_to_import():
+    return "done"
+"""
+
 DEFAULTS = """
 import json
 from dataclasses import dataclass
@@ -228,6 +240,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     project.mkdir()
     (project / "worst.py").write_text(FLOWS)
     (project / "defaults.py").write_text(DEFAULTS)
+    (project / "slow.py").write_text(SLOW)
     deployment = Deployment(directory, project, FAST)
     try:
         yield deployment.start()
@@ -313,6 +326,12 @@ def test_ten_thousand_mapped_calls_with_a_failure_among_them(served: Deployment)
 def test_ten_megabytes_after_bytes_that_are_no_text_hold_nothing_up(served: Deployment) -> None:
     """B093: whoever reads an engine's output goes on, whatever it reads."""
     assert ended(served, "broken_and_much", "completed")["result"] == "got through"
+
+
+def test_an_import_that_takes_longer_than_timeout_lease_and_grace_fails_nothing(served: Deployment) -> None:
+    """B009: nobody is lost by it, and what it takes is not a part of the timeout."""
+    run = ended(served, "slow_to_import", "completed")
+    assert len(served.attempts(run["id"])) == 1
 
 
 def test_defaults_are_of_the_same_types_in_a_script_and_on_a_server(

@@ -125,6 +125,18 @@ def test_a_retry_never_starts_while_a_timed_out_thread_still_receives(
         assert agent.frames[-1]["retire"] is True
 
 
+def test_what_counts_a_jobs_time_elsewhere_is_told_while_its_module_is_imported(begin: Begin) -> None:
+    """B009: it is no part of a timeout. Where the module was imported before, nothing is told."""
+    agent = begin("time.sleep(0.5)\n@flow\ndef main():\n    time.sleep(0.1)\n    return 1\n")
+    for told in ([True, False], []):
+        agent.frames.clear()
+        agent.run("pipeline:main", timeout_s=0.4)
+        assert agent.value() == 1
+        assert [frame["begins"] for frame in agent.frames if frame["type"] == "importing"] == told
+        begun = [body.get("importing", False) for body in agent.events("started")]
+        assert begun == (told or [False])
+
+
 def test_an_engine_that_exits_by_itself_is_seen_as_the_end_of_its_socket(begin: Begin) -> None:
     agent = begin("@flow\ndef main():\n    print('going')\n    os._exit(3)\n")
     agent.start("pipeline:main")

@@ -102,7 +102,7 @@ class Reports:
         """These jobs were not silent, and the limits of those that have started begin."""
         now = time.monotonic()
         for report in reports:
-            started = any(type(event) is protocol.Started for event in report.events)
+            started = any(type(event) is protocol.Started and not event.importing for event in report.events)
             if self._fleet.reported(report.job, report.lease, now, started):
                 self._limited()
 

@@ -58,10 +58,11 @@ def task_began(
     return f'["task",{{"key":"{key}","name":{quoted(name)},"at":{at!r},"scope":"{scope}"{place}{more}}}]\n'
 
 
-def started(at: float, where: str, name: Optional[str] = None) -> str:
+def started(at: float, where: str, name: Optional[str] = None, importing: bool = False) -> str:
     """User code begins; ``where`` are `members`, the same for all jobs of an engine."""
     called = "" if name is None else f',"name":{quoted(name)}'
-    return f'["started",{{"at":{at!r}{called}{where}}}]\n'
+    importing_too = ',"importing":true' if importing else ""
+    return f'["started",{{"at":{at!r}{called}{importing_too}{where}}}]\n'
 
 
 def completed(at: float, value: Body, digests: List[str]) -> str:

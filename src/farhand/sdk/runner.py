@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
@@ -61,7 +62,7 @@ class Job:
             armed=header.get("armed", True),
             ring=channel.ring if header.get("unanswered") else None,
         )
-        settings = header.get("settings") or {}
+        settings = self._settings = header.get("settings") or {}
         self._run = Run(
             header["run"],
             header["flow"],
@@ -81,7 +82,7 @@ class Job:
             self._run, header.get("key") or "", header["flow"], None, Inner(**inner) if inner else None
         )
         self._retryable = True
-        self._spoilt = False
+        self._spoilt = self._imports = False
         self._placer: Optional[Placer] = None
         self._run.equip = self._equip
         self._run.place = self._place
@@ -130,7 +131,8 @@ class Job:
         token = enter(self._frame)
         set_root(self._frame)
         try:
-            self._started()
+            self._imports = self._must_import()
+            self._started(importing=self._imports)
             result, digests = self._result()
         finally:
             interrupter.close_all()
@@ -163,8 +165,14 @@ class Job:
 
     # ------------------------------------------------------------ user code
 
-    def _started(self, name: Optional[str] = None) -> None:
-        self.spool.write(events.started(self._started_at, self._where, name))
+    def _started(self, name: Optional[str] = None, importing: bool = False) -> None:
+        self.spool.write(events.started(self._started_at, self._where, name, importing))
+
+    def _must_import(self) -> bool:
+        """Whether a module has yet to be imported that the job's limits do not count."""
+        limits = self._header.get("timeout_s"), self._settings.get("silence_timeout_s")
+        module = self._header["entry"].partition(":")[0]
+        return limits != (None, None) and self._header["kind"] != IMPORT and module not in sys.modules
 
     def _result(self) -> Any:
         """The result's body and the digests of its value."""
@@ -193,11 +201,11 @@ class Job:
             os.chdir(cwd)
         if self._header["kind"] == IMPORT:
             return self._check_import()
-        step = self._load()
+        step = self._load_in_its_own_time() if self._imports else self._load()
         limits = Limits(
             self._frame,
             self._header.get("timeout_s"),
-            (self._header.get("settings") or {}).get("silence_timeout_s"),
+            self._settings.get("silence_timeout_s"),
             step.limit_words,
         )
         perform = _call_hook if self._header["kind"] == "hook" else _perform
@@ -228,6 +236,14 @@ class Job:
         self._spoilt = True
         limits.run(lambda: check_import(module, self._root, known, checkout))
         self._spoilt = False
+
+    def _load_in_its_own_time(self) -> Step[Any]:
+        """Import first: what counts the time of the job elsewhere is told when that is over."""
+        self._channel.send("importing", begins=True)
+        step = self._load()
+        self._channel.send("importing", begins=False)
+        self._started()
+        return step
 
     def _load(self) -> Step[Any]:
         try:

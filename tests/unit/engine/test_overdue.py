@@ -134,6 +134,21 @@ async def test_a_worker_that_cannot_be_asked_is_left_to_its_lease(world: World, 
     assert (await world.job(job)).state == "running", "it is not attached"
 
 
+async def test_the_import_of_a_jobs_module_is_not_counted(world: World, clock: Clock) -> None:
+    """B009."""
+    member, _, job = await world.worker_with_job(settings=JobSettings(timeout_s=1.0))
+    await world.report(job, protocol.Started(2.0, 1, "3.11", importing=True))
+    clock.now += 1000
+    beat(world, member)
+    await look(world)
+    assert (await world.job(job)).state == "running"
+    await world.report(job, protocol.Started(2.0, 1, "3.11"), first=2)
+    clock.now += 1 + BEYOND_S + 1
+    beat(world, member)
+    await look(world)
+    assert (await world.run_of(job)).reason == "timeout"
+
+
 async def test_a_job_that_has_not_begun_has_no_limit(world: World, clock: Clock) -> None:
     member, _, job = await world.worker_with_job(settings=JobSettings(timeout_s=1.0))
     clock.now += 1000

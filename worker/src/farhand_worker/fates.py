@@ -19,6 +19,7 @@ _WORDS = {
     "stopped": "the worker stopped",
     "timeout": "ran longer than its timeout of {timeout_s:g} s and did not end by itself",
     "silence": "was silent for longer than its silence_timeout of {silence_s:g} s and did not end by itself",
+    "import": "was still importing its module when the time for that (import_timeout_s) was over",
     "lease": "no server answered within the lease",
     "warden": "the warden ended",
     "lost_value": LOST_VALUE,
@@ -30,7 +31,7 @@ _OWN_WORDS = {"timeout": "timeout_words", "silence": "silence_words"}
 
 _STOPPED_CODE = 128 + signal.SIGTERM
 _KILLED = {"deadline": "lease", "warden": "warden"}
-_REASONS = {"lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
+_REASONS = {"import": "timeout", "lease": "stopped", "warden": "crashed", "lost_value": "crashed"}
 _REASONS_OF_SERVICES = {**_REASONS, "warden": "stopped"}
 """A warden that ended says nothing of a service: it is none of the starts that never got healthy."""
 

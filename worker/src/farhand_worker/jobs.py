@@ -59,7 +59,7 @@ class Attempt:
         self._loop = asyncio.get_running_loop()
         silence_s = assign.settings.get("silence_timeout_s")
         if silence_s is not None or assign.timeout_s is not None:
-            self._watches = Watches(assign.timeout_s, silence_s, self.end_now, self.reports.grow)
+            self._watches = Watches(assign.timeout_s, silence_s, self.end_now, self.reports.grow, host.limits)
         self._bells = Bells(self.reports, lambda: host.wake_now(self))
         self._asking = Asking(host, assign, self.claim)
         self._preparation = Preparation(
@@ -350,6 +350,10 @@ class Attempt:
         self.reports.log(lines)
         self._host.wake()
 
+    def _on_importing(self, header: Dict[str, Any]) -> None:
+        if self._watches is not None:
+            self._watches.importing(bool(header.get("begins")))
+
     def _on_blocked(self, header: Dict[str, Any]) -> None:
         """Its engine waits for placed calls, or for its slot after that, and has nothing to say meanwhile."""
         self.blocked = bool(header.get("blocked"))
@@ -391,4 +395,5 @@ _FRAMES: Dict[str, Callable[[Attempt, Dict[str, Any]], None]] = {
     "done": Attempt._on_done,  # pyright: ignore[reportPrivateUsage]
     "request": lambda attempt, header: attempt._asking.ask(header),  # pyright: ignore[reportPrivateUsage]
     "blocked": Attempt._on_blocked,  # pyright: ignore[reportPrivateUsage]
+    "importing": Attempt._on_importing,  # pyright: ignore[reportPrivateUsage]
 }

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Callable, Optional
+from typing import Callable, Mapping, Optional
 
 _LOOKS = 5
+
+IMPORT_S = 300
+"""An engine may import a job's module for so long, where the server does not say how long."""
 
 
 class Watches:
     """Of one attempt. ``end`` is called with why, ``written`` says how much its engine has reported.
 
     An engine has these limits too, and keeps them better. These are for one that is stuck where Python
-    cannot act, so they leave it ``grace_s`` more.
+    cannot act, so they leave it ``grace_s`` more. While it imports a module they do not count: that may take
+    the ``import_s`` of ``limits``.
     """
 
     def __init__(
@@ -21,11 +25,14 @@ class Watches:
         silence_s: Optional[float],
         end: Callable[[str], None],
         written: Callable[[], int],
+        limits: Mapping[str, int],
     ) -> None:
         self._timeout_s = timeout_s
         self._silence_s = silence_s
         self._end = end
         self._written = written
+        self._import_s = limits.get("import_s", IMPORT_S)
+        self._grace_s = 0.0
         self._blocked = False
         self._heard_at = float("-inf")
         self._backstop: Optional[asyncio.TimerHandle] = None
@@ -33,6 +40,7 @@ class Watches:
 
     def begin(self, grace_s: float) -> None:
         """The engine has the job."""
+        self._grace_s = grace_s
         if self._timeout_s is not None:
             loop = asyncio.get_running_loop()
             self._backstop = loop.call_later(self._timeout_s + grace_s, self._end, "timeout")
@@ -44,6 +52,15 @@ class Watches:
         for watch in (self._backstop, self._silence):
             if watch is not None:
                 watch.cancel()
+
+    def importing(self, begins: bool) -> None:
+        """The engine imports the job's module, which it did not have; or has it now, and goes on."""
+        self.close()
+        if begins:
+            loop = asyncio.get_running_loop()
+            self._backstop = loop.call_later(self._import_s, self._end, "import")
+        else:
+            self.begin(self._grace_s)
 
     def heard(self) -> bool:
         """Output came that its engine did not see; says whether the engine should know that by now."""

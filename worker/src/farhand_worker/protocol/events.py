@@ -18,7 +18,9 @@ from typing import Any, ClassVar, Dict, List, Optional, Type
 class Started:
     """User code begins. Comes again with ``name``, what the run is called, once its parameters are known.
 
-    ``environment`` is the digest of the distributions that the engine could import when it was started.
+    ``importing``: its module has yet to be imported, which is not a part of what its limits allow; it comes
+    again once that is done. ``environment`` is the digest of the distributions that the engine could import
+    when it was started.
     """
 
     kind: ClassVar[str] = "started"
@@ -28,6 +30,7 @@ class Started:
     host: str = ""
     name: Optional[str] = None
     environment: str = ""
+    importing: bool = False
 
 
 @dataclass(frozen=True)

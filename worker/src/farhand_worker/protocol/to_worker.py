@@ -11,7 +11,8 @@ class Welcome:
     """The session stands. ``resume`` has one `Resume` (as a dict) for every job in ``Hello.held``.
 
     ``labels`` are those of the token: what this worker may be. ``limits`` may hold ``engine_memory_bytes``
-    (an engine that is larger after a job is not kept) and ``spool_bytes``. ``blobs`` has the ``directory``
+    (an engine that is larger after a job is not kept), ``spool_bytes``, and ``import_s`` (so long an engine
+    may import the module of a job that has a time limit). ``blobs`` has the ``directory``
     of the server's blobs, and the ``nonce`` in the file ``probe`` there: a worker that reads it sees them.
     ``several`` says that the server reads `Several`.
     """
