@@ -197,10 +197,10 @@ def refuse_ever(ask: Ask, candidate: Candidate) -> Refusal | None:
 
 def _refuse_now(wanted: Wanted, candidate: Candidate, needed: Amounts) -> Refusal | None:
     """The first reason against a candidate as it is now."""
-    name, related = candidate.name, is_related(wanted, candidate.name)
+    name = candidate.name
     if candidate.state != "online":
         return Refusal(name, candidate.state, f"is {candidate.state}", candidate.state == "offline")
-    if candidate.draining and not related:
+    if candidate.draining and not is_related(wanted, name):
         return Refusal(name, "draining", "is draining", False)
     short = lacks(needed, candidate.in_use, candidate.capacity)
     if short:
@@ -210,7 +210,8 @@ def _refuse_now(wanted: Wanted, candidate: Candidate, needed: Amounts) -> Refusa
     if count >= limit:
         message = f"has {count} blocked runs, of at most {limit}"
         return Refusal(name, "too_many_blocked", message, False, {"blocked": count, "limit": limit})
-    if not related and _is_in_the_way(wanted, candidate, needed):
+    reserved = candidate.reserved is not None and _is_in_the_way(wanted, candidate, needed)
+    if reserved and not is_related(wanted, name):
         return Refusal(name, "reserved", "keeps what it has for a job that has waited long", False)
     return candidate.against
 
@@ -311,7 +312,9 @@ def _held_to_earlier(
 
 def _best(ask: Ask, fitting: Sequence[Candidate]) -> Candidate | None:
     """The server first for jobs that ask for no device, then the worker with most room."""
-    return max(fitting, key=lambda candidate: rank(ask, candidate), default=None)
+    if len(fitting) < 2:
+        return fitting[0] if fitting else None
+    return max(fitting, key=lambda candidate: rank(ask, candidate))
 
 
 def rank(ask: Ask, candidate: Candidate) -> tuple[bool, int, int]:

@@ -118,9 +118,10 @@ def lacks(needed: Amounts, in_use: Amounts, capacity: Capacity) -> tuple[Lack, .
     """The amounts that are short when ``needed`` is to be added to what is in use."""
     found: list[Lack] = []
     for name in NAMES:
-        wanted, total = getattr(needed, name), getattr(capacity, name)
-        if wanted and total is not None and wanted > total - getattr(in_use, name):
-            found.append(Lack(name, wanted, total - getattr(in_use, name), total))
+        wanted = getattr(needed, name)
+        total = getattr(capacity, name) if wanted else None
+        if total is not None and wanted > (free := total - getattr(in_use, name)):
+            found.append(Lack(name, wanted, free, total))
     return tuple(found)
 
 

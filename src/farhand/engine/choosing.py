@@ -88,27 +88,30 @@ class Choosing:
         until = earlier_until(job) if earlier else 0.0
         return Wanted(job.ask, job.id, job.priority, job.depth, earlier, until, kin)
 
-    def choose(self, job: Job, lane: Lane, now: float, among: set[str] | None = None) -> Chosen | None:
-        """The worker for a job now, or None; ``among``: one of these, if any."""
+    def choose(self, job: Job, lane: Lane | None, now: float, among: set[str] | None = None) -> Chosen | None:
+        """The worker for a job now, or None; ``among``: one of these, if any.
+
+        One that is about to be queued for the first time needs no lane.
+        """
         wanted = self.wanted(job, lane)
         able = [
-            member
+            member.candidate
             for member in self._able(job)
-            if (among is None or member.name in among) and self._is_fit(job, member, lane)
+            if (among is None or member.name in among) and self._is_fit(job, member, wanted.earlier)
         ]
-        found = choose(wanted, [member.candidate for member in able], now)
+        found = choose(wanted, able, now)
         if found is not None:
             return Chosen(self._fleet.member(found.name))
         if job.ask.policy == "prefer" and among is None and self._may_fall_back(job, wanted):
             return Chosen(self._fleet.member(LOCAL_WORKER), fell_back=True)
         return None
 
-    def _is_fit(self, job: Job, member: Member, lane: Lane) -> bool:
+    def _is_fit(self, job: Job, member: Member, earlier: str) -> bool:
         """Whether nothing in the job's code is against a worker. One that is full is not asked about.
 
         The one it was on is kept unless its code is against it for good: else it would be passed over.
         """
-        if member.name == lane.earlier:
+        if member.name == earlier:
             return self._could(job, member)
         has_room = member.candidate.room > 0 or not job.ask.slots
         return has_room and self._fitness.against(job, member) is None
@@ -188,6 +191,11 @@ class Choosing:
 
     # ------------------------------------------------------------ reservations
 
+    @property
+    def reserves(self) -> bool:
+        """Whether room is kept for any job."""
+        return bool(self._reserved)
+
     def review(self) -> None:
         """Drop the reservations whose job or worker is gone."""
         for job_id, member in list(self._reserved.items()):
@@ -212,6 +220,8 @@ class Choosing:
 
     def placed(self, job: Job, member: Member) -> None:
         """A job goes to a worker: its reservation has done its work, and one that it outranks there ends."""
+        if not self._reserved:
+            return
         self._end(job.id)
         if member.reserved is not None and member.reserved.priority < job.priority:
             self._end(member.reserved.job)

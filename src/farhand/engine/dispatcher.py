@@ -12,6 +12,7 @@ import heapq
 import logging
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -278,33 +279,42 @@ class Dispatcher(Service):
         calls: list[tuple[Job, protocol.Call]] = []
         for report in reports:
             held = self._fleet.holder(report.job)
-            if held is None or (held[0].name, held[1].lease) != (worker, report.lease):
+            if held is None or held[1].lease != report.lease or held[0].name != worker:
                 continue
-            first, last = report.events[0], report.events[-1]
-            if type(first) is protocol.Started:
-                held[1].began_at = first.at
-            if type(last) in _ENDS:
+            events = report.events
+            if type(events[0]) is protocol.Started:
+                held[1].began_at = events[0].at
+            if type(events[-1]) in _ENDS:
                 ended.append(held)
-                told.append((held[1], last))
-            calls += [
-                (held[1].job, event)
-                for event in report.events
-                if type(event) is protocol.Call and not event.ask.get("flavor")
-            ]
-        self._ahead.note(told)
-        return self._foreseen(ended, calls) if ended or calls else []
+                told.append((held[1], events[-1]))
+                held[0].part_with(report.lease)
+            for event in events:
+                if type(event) is protocol.Call and not event.ask.get("flavor"):
+                    calls.append((held[1].job, event))
+        if self._anybody_waits:
+            self._ahead.note(told)
+            return self._foreseen(ended, calls) if ended or calls else []
+        if told:  # what those who ended took decides nothing before somebody waits
+            self._consequences.turn.afterwards(partial(self._ahead.note, told))
+        return self._foreseen([], calls) if calls else []
+
+    @property
+    def _anybody_waits(self) -> bool:
+        """Whether a slot that is free now may be for somebody who is there already."""
+        waiting = self._queue.waits or self._fleet.blocks or self._fleet.running_ahead
+        return bool(waiting or self._choosing.reserves or self._unserved)
 
     def _foreseen(
         self, ended: list[tuple[Member, Holding]], calls: list[tuple[Job, protocol.Call]]
     ) -> list[Grant]:
         self._grants = grants = list[Grant]()
         try:
-            for member, holding in ended:
-                member.part_with(holding.lease)
             if ended or self._wakeup.is_set:
                 self._pass()
-            self._lengthen(ended)
-            self._place_ahead(calls)
+            if ended:
+                self._lengthen(ended)
+            if calls:
+                self._place_ahead(calls)
         finally:
             self._grants = None
         return grants
@@ -317,8 +327,9 @@ class Dispatcher(Service):
         now = self._now()
         if self.holding_back or self._wakeup.is_set or job.not_before > now or self._limit_reached(job):
             return None
-        lane = self._queue.lane_for(job, now)
-        chosen = None if self._queue.head(lane) is not None else self._choosing.choose(job, lane, now)
+        if self._queue.waits and self._queue.head(self._queue.lane_for(job, now)) is not None:
+            return None
+        chosen = self._choosing.choose(job, None, now)
         if chosen is None:
             return None
         self._choosing.placed(job, chosen.member)
@@ -362,13 +373,13 @@ class Dispatcher(Service):
                 job = called_by(parent, event, f"{parent.id} {event.key}", now)
             except (msgspec.ValidationError, UnicodeEncodeError):
                 continue  # the store refuses it in a moment, and says why, or takes it cleaned
-            lane = self._queue.lane_for(job, now)
-            if lane in full or self._queue.head(lane) is not None:
+            lane = self._queue.lane_for(job, now) if full or self._queue.waits else None
+            if lane is not None and (lane in full or self._queue.head(lane) is not None):
                 in_vain = shape
                 continue
-            chosen = self._choosing.choose(job, lane, now)
+            chosen = self._choosing.choose(job, None, now)
             if chosen is None:
-                full.add(lane)
+                full.add(lane or self._queue.lane_for(job, now))
                 in_vain = shape
             elif self._grants is not None:
                 self._choosing.placed(job, chosen.member)

@@ -63,14 +63,19 @@ class Fitness:
 
     def against(self, job: Job, member: Member) -> Refusal | None:
         """The first reason against a worker, those that need no asking before those that do."""
-        of_machine = (
+        special = job.ask.requires_python or member.checkout or member.ends_at is not None
+        of_machine = self._of_machine(job, member) if special else None
+        if job.kind == SERVICE:  # nothing of it is imported
+            return _hosting(member) or of_machine
+        of_job = of_machine or (self._arguments_of(job, member) if self._arguments else None)
+        return of_job or self.imports.against(code_of(job), member)
+
+    def _of_machine(self, job: Job, member: Member) -> Refusal | None:
+        return (
             self._python(job.ask, member)
             or _time(job, member)
             or self._checkout(job.entry, job.fingerprint, member)
         )
-        if job.kind == SERVICE:  # nothing of it is imported
-            return _hosting(member) or of_machine
-        return of_machine or self._arguments_of(job, member) or self.imports.against(code_of(job), member)
 
     def offered(self, inspected: list[str], present: list[str]) -> None:
         """A project was taken: what the server itself has imported of it, and what all flows now are of."""

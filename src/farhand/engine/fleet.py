@@ -17,7 +17,6 @@ from farhand_worker import protocol
 
 from ..model import Ask, Job
 from ..placement import Candidate, Kin, refuse_ever
-from ..resources import Lease, held_by
 from .member import OFFLINE, Holding, Member
 
 
@@ -92,6 +91,11 @@ class Fleet:
             if member.candidate.room > 0 and member.calls_running < len(member.candidate.blocked)
         }
 
+    @property
+    def blocks(self) -> bool:
+        """Whether any job that is held is blocked, or was and has no slot yet."""
+        return bool(self._blocked)
+
     def unblocked(self) -> list[tuple[Member, Job]]:
         """The jobs that would go on and have no slot yet, those that began first at the beginning."""
         found = [
@@ -107,9 +111,8 @@ class Fleet:
         kin: list[Kin] = []
         parent = job.parent_job
         while parent is not None and (held := self._holders.get(parent)) is not None:
-            member, above = held[0], held[1].job
-            kin.append(_kin(member, above))
-            parent = above.parent_job
+            kin.append(held[1].kin_on(held[0]))
+            parent = held[1].job.parent_job
         return tuple(kin)
 
     def beside(self, job: Job) -> tuple[Kin, ...]:
@@ -120,7 +123,7 @@ class Fleet:
         here = [held for held in self._holders.values() if held[1].job.run == job.run]
         if any(holding.job.blocked != "blocked" for _, holding in here):
             return ()
-        return tuple(_kin(member, holding.job) for member, holding in here if readers[holding.job.id])
+        return tuple(holding.kin_on(member) for member, holding in here if readers[holding.job.id])
 
     @contextmanager
     def reading(self, run: str, job_id: str) -> Generator[bool]:
@@ -147,7 +150,8 @@ class Fleet:
             holding = Holding(job, lease, since, since)
         member.hold(holding)
         self._holders[job.id] = (member, holding)
-        self._runs_of[job.flow] += job.kind == "run"
+        if job.kind == "run":
+            self._runs_of[job.flow] += 1
         if job.blocked:
             self._note_blocked(member)
         if job.behind is not None:
@@ -194,7 +198,8 @@ class Fleet:
             self._note_blocked(member)
         if holding.job.behind is not None and not member.waiting:
             self.running_ahead.discard(member)
-        self._runs_of[holding.job.flow] -= holding.job.kind == "run"
+        if holding.job.kind == "run":
+            self._runs_of[holding.job.flow] -= 1
 
     def reported(self, job_id: str, lease: int, now: float, started: bool) -> bool:
         """A report was recorded at ``now`` (monotonic); whether anything waits for this job's reports."""
@@ -235,10 +240,3 @@ class Fleet:
         held = self._holders.get(job_id)
         if held is not None and held[0].link is not None and (job_id, held[1].lease) not in over:
             held[0].link.send(make(held[1].lease))
-
-
-def _kin(member: Member, above: Job) -> Kin:
-    """A job on a worker, with what it keeps there while it is blocked."""
-    keeps = held_by(Lease(above.ask, above.devices, "blocked", above.depth), member.capacity)
-    blocked = above.blocked == "blocked"
-    return Kin(above.id, above.run, above.name, member.name, blocked, keeps, above.parent_job)

@@ -118,7 +118,8 @@ class HandOver:
     def grant(self, job: Job, chosen: Chosen, key: str = "") -> Grant:
         """Promise the worker's room to a job that is not in the queue (any more)."""
         chosen.member.promise(job, chosen.fell_back)
-        self._promised[job.flow] += job.kind == "run"
+        if job.kind == "run":
+            self._promised[job.flow] += 1
         return Grant(job, chosen, chosen.member.link, key)
 
     def share(self, job: Job, chosen: Chosen, behind: int | None) -> Grant:
@@ -201,7 +202,8 @@ class HandOver:
         if grant.shares:
             return
         grant.chosen.member.settle(grant.job.id)
-        self._promised[grant.job.flow] -= grant.job.kind == "run"
+        if grant.job.kind == "run":
+            self._promised[grant.job.flow] -= 1
 
     # ------------------------------------------------------------ what comes of them
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from farhand_worker import protocol
 
 from ..model import SERVICE, Ask, Job
-from ..placement import Candidate, Reservation
+from ..placement import Candidate, Kin, Reservation
 from ..resources import Amounts, Capacity, Lease, held_by, one_a_line, taken
 
 AWAITED = "awaited"
@@ -53,6 +53,21 @@ class Holding:
     started_at: float | None = None
     reported_at: float | None = None
     recalled: bool = False
+    _kin: tuple[Job, Capacity, Kin] | None = None
+
+    def kin_on(self, member: Member) -> Kin:
+        """The job as those below it see it, on its worker, with what it keeps there while it is blocked.
+
+        Kept until the job or what its worker lends is another: each call that it asks for has to know.
+        """
+        known, above, capacity = self._kin, self.job, member.capacity
+        if known is not None and known[0] is above and known[1] is capacity:
+            return known[2]
+        keeps = held_by(Lease(above.ask, above.devices, "blocked", above.depth), capacity)
+        blocked = above.blocked == "blocked"
+        kin = Kin(above.id, above.run, above.name, member.name, blocked, keeps, above.parent_job)
+        self._kin = above, capacity, kin
+        return kin
 
     @property
     def strict(self) -> bool:
@@ -189,12 +204,15 @@ class Member:
     @property
     def leases(self) -> list[Lease]:
         """What it holds or was promised, as far as that counts."""
-        held = (
+        promised = list(self.promises.values())
+        if not self.lines:
+            return promised
+        held = [
             (number, lease_of(each.job))
             for number, line in self.lines.items()
             for each in _counting(line.values(), self.parting, number in self.joining)
-        )
-        return [*one_a_line(held), *self.promises.values()]
+        ]
+        return one_a_line(held) + promised
 
     def left_in(self, line: int) -> list[Holding]:
         """Those who share a slot and whose end is not being recorded."""

@@ -172,6 +172,11 @@ class Queue:
         heapq.heapify(found)
         return found
 
+    @property
+    def waits(self) -> bool:
+        """Whether there is any lane: else nothing that is due is queued."""
+        return bool(self._lanes)
+
     def head(self, lane: Lane) -> Job | None:
         """The first job of a lane."""
         entries = self._settled(lane) if lane in self._lanes else None

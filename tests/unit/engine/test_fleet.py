@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from farhand.engine.fleet import Fleet
 from farhand.engine.member import AWAITED, LOST, OFFLINE, ONLINE
-from farhand.model import JobSettings
+from farhand.model import Ask, JobSettings
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_job
 
@@ -128,3 +130,18 @@ def test_a_busy_worker_is_looked_at_again_once_something_happens_there(fleet: Fl
     assert with_room() == ["other"]
     fleet.forget("other")
     assert with_room() == []
+
+
+def test_those_below_a_job_see_it_as_it_is_now(fleet: Fleet) -> None:
+    box = fleet.member("box")
+    parent = a_job("p", lease=1, ask=Ask(ram_mb=100))
+    fleet.hold(box, parent, 1)
+    call = a_job("c", kind="call", parent_job="p")
+    (kin,) = fleet.kin_of(call)
+    assert (kin.worker, kin.blocked, kin.keeps.gpus) == ("box", False, 0)
+    assert fleet.kin_of(call)[0] is kin, "nothing has changed"
+    fleet.changed(replace(parent, blocked="blocked"))
+    (blocked,) = fleet.kin_of(call)
+    assert (blocked.blocked, blocked.keeps.ram_mb) == (True, 100)
+    box.parallel = 4
+    assert fleet.kin_of(call)[0] is not blocked, "what the worker lends may count otherwise"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from farhand.engine import handover as handover_module
@@ -118,3 +119,33 @@ async def test_a_worker_that_leaves_meanwhile_gives_its_call_back(world: World) 
     assert assigned(link) == []
     assert len(world.queue) == 1
     assert world.fleet.member("box").busy == 0
+
+
+async def test_what_ends_and_what_is_asked_for_in_one_go_share_a_slot_though_nobody_waited(
+    world: World,
+) -> None:
+    parent, link = await a_parent_and_a_worker(world)
+    await world.report(parent, a_call("a"), first=2)
+    held = world.fleet.holder(link.of(protocol.Assign)[0].job)
+    assert held is not None
+    job = held[1].job
+    ended = [
+        ["started", {"at": 2.0, "pid": 1, "python": "3.11"}],
+        ["result", {"state": "completed", "at": 3.0}],
+    ]
+    asked = [["call", msgspec.to_builtins(a_call("b"))]]
+    world.fleet.hold(world.fleet.member("box"), parent, parent.lease or 0)  # both are of one worker
+    await world.store.database.write(
+        lambda connection: connection.execute("UPDATE jobs SET worker = 'box' WHERE id = ?", (parent.id,))
+    )
+    world.fleet.member("box").parallel = 2
+    world.wakeup.is_set = False
+    await world.reports.record_all(
+        [
+            protocol.Event(job.id, job.lease or 0, "engine", 1, ended),
+            protocol.Event(parent.id, parent.lease or 0, "engine", 3, asked),
+        ],
+        "box",
+    )
+    assert assigned(link) == ["a", "b"]
+    assert world.fleet.member("box").busy == 2
