@@ -18,7 +18,6 @@ from typing import Any
 
 from farhand_worker import protocol
 
-from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..model import SERVICE, Job
 from ..resources import Capacity
@@ -243,10 +242,10 @@ class HandOver:
             try:
                 changes = await self._store.reports.end(leased.job.id, lease, ending, time.time())
                 break
-            except FarhandError as error:
+            except Exception:  # whatever it was: nobody else knows of this lease
                 if self._stopping():
                     return
-                log.error("job %s could not be taken back, trying again: %s", leased.job.id, error)
+                log.exception("job %s could not be taken back, trying again", leased.job.id)
                 await asyncio.sleep(RETRY_S)
         if changes is not None:
             self._consequences.follow(changes)

@@ -99,7 +99,10 @@ class Inbox(Service):
         """Import what is new in every journal."""
         found = {match[1] for name in os.listdir(self._directory) if (match := _NAME.fullmatch(name))}
         for run in found - set(self._journals):
-            self._journals[run] = await self._open(run)
+            try:
+                self._journals[run] = await self._open(run)
+            except OSError as error:
+                log.error("journal %s cannot be read, trying again: %s", run, error)
         for journal in list(self._journals.values()):
             try:
                 await self._advance(journal)

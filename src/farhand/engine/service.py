@@ -37,9 +37,19 @@ class Service:
         while True:
             try:
                 await self._work()
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+                log.exception("%s waited for what was cancelled", self.name)
             except Exception:
                 log.exception("%s failed; it goes on in %s s", self.name, self._restart_s)
-                await asyncio.sleep(self._restart_s)
+            await asyncio.sleep(self._restart_s)
+
+
+def _is_cancelled() -> bool:
+    """Whether this very task is to end, and not only something that it waited for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 class Wakeup:

@@ -139,8 +139,19 @@ class Watcher(Service):
         except Exception as error:  # whatever is wrong with a directory, the server goes on with what it has
             unexpected = None if isinstance(error, FarhandError) else error
             log.error("%s was not read: %s", self._root, error, exc_info=unexpected)
-            await self._projects.note(self._packed.name if self._packed else "default", str(error))
+            if not await self._noted(error):
+                self._seen = None
+                return
         self._complete.set()
+
+    async def _noted(self, trouble: Exception) -> bool:
+        """Whether it could be stored what is wrong: where not, it may be the store that was."""
+        try:
+            await self._projects.note(self._packed.name if self._packed else "default", str(trouble))
+        except FarhandError as error:
+            log.error("that could not be stored: %s", error)
+            return False
+        return True
 
 
 def look(root: Path) -> Seen:

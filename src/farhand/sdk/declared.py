@@ -150,7 +150,7 @@ class Running:
         if error is None:
             try:
                 delivered = member.delivered(future.result())
-            except FarhandError as wrong:
+            except BaseException as wrong:  # noqa: BLE001 - a node may return what resists being looked at
                 error = wrong
         self._outcomes[member.id] = error
         if isinstance(error, NodeSkipped):

@@ -28,6 +28,7 @@ from farhand.errors import NotSerializable, TaskFailed
 from farhand_worker import compact
 
 from .blobfiles import write_blob
+from .interrupts import UNRULY
 from .limits import INLINE_BYTES_MAX
 from .references import ArtifactRef
 
@@ -159,10 +160,10 @@ def _pickled(value: Any, what: str) -> List[bytes]:
     try:
         pickle.Pickler(written, protocol=5).dump(value)
         return written.pieces
-    except Exception as error:
+    except UNRULY as error:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         whose = f"{what}: " if what else ""
-        message = f"{whose}a value of type {kind} cannot be stored: {error}"
+        message = f"{whose}a value of type {kind} cannot be stored: {text_of(error)}"
         raise NotSerializable(message, type=kind) from error
 
 
@@ -260,7 +261,7 @@ def encode_error(error: BaseException) -> Body:
     }
     try:
         content = pickle.dumps(error, protocol=5)
-    except Exception:  # noqa: BLE001 - an exception may hold anything, and its text is enough
+    except UNRULY:  # an exception may hold anything, and its text is enough
         return body
     if len(content) <= INLINE_BYTES_MAX // 2:
         body["pickle"] = base64.b64encode(content).decode("ascii")
@@ -283,7 +284,7 @@ def _decoded_error(body: Body) -> BaseException:
     if content:
         try:
             error = pickle.loads(base64.b64decode(content))
-        except (Exception, SystemExit):  # noqa: BLE001 - unpickling runs code of any module, which may end in any way
+        except UNRULY:  # unpickling runs code of any module, which may end in any way
             error = None
         if isinstance(error, BaseException):
             return error
@@ -298,7 +299,7 @@ def text_of(error: BaseException) -> str:
     """``str(error)``, whatever its ``__str__`` does."""
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - a broken __str__ must not hide the failure it describes
+    except UNRULY as broken:  # a broken __str__ must not hide the failure it describes
         return f"<its text cannot be made: {type(broken).__name__}>"
 
 
@@ -314,7 +315,7 @@ def traceback_of(error: BaseException) -> str:
         told = traceback.TracebackException.from_exception(error)
         _leave_ours_out(told, set())
         return "".join(told.format())
-    except Exception:  # noqa: BLE001 - formatting calls the exception's own code, or memory is short
+    except UNRULY:  # formatting calls the exception's own code, or memory is short
         return type(error).__name__
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import traceback
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -21,7 +22,7 @@ from typing import (
     TypeVar,
 )
 
-from .interrupts import uninterrupted
+from .interrupts import UNRULY, uninterrupted
 
 if TYPE_CHECKING:  # a protocol takes longer to make than everything else here
 
@@ -155,7 +156,10 @@ class Future(Generic[T]):
         if self.keeper is not None:
             self.keeper.finished(self)
         for callback in callbacks:
-            callback()
+            try:
+                callback()
+            except UNRULY:  # of one who waited; the others wait as well
+                traceback.print_exc()
         return True
 
     @uninterrupted

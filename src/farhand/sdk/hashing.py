@@ -22,6 +22,7 @@ except ImportError:  # an interpreter that has it elsewhere; hashlib loads OpenS
     from hashlib import blake2b
 
 from .blobfiles import new_sha256
+from .interrupts import UNRULY
 
 Identify = Callable[[Any], Optional[str]]
 """Tells the key of the call whose result a value is, or None."""
@@ -160,7 +161,7 @@ class _Walk:
             reduced = reduce(value) if reduce is not None else value.__reduce_ex__(4)
         except RecursionError:
             raise
-        except Exception as error:  # an object may refuse in any way it likes
+        except UNRULY as error:  # an object may refuse in any way it likes
             raise Unhashable(f"a {kind.__qualname__} cannot be taken apart: {error}") from error
         if isinstance(reduced, str):
             module = getattr(value, "__module__", None) or kind.__module__

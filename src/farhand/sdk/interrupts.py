@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import weakref
 from types import FrameType
 from typing import Any, Callable, Dict, List, Optional, Set, Type, TypeVar
@@ -31,6 +32,9 @@ SIGNAL = signal.SIGUSR2
 _NUMBER = int(SIGNAL)
 _handle: Callable[[int, Any], Any] = _signal.signal  # pyright: ignore[reportUnknownMemberType]
 """Below the standard library's conversions: each run of each job passes here twice."""
+UNRULY = (Exception, SystemExit, GeneratorExit)
+"""What user code may raise where its objects are only looked at: that says something of them, no more."""
+
 Timer = List[Any]
 """When, a number that orders equals, and the function (None when cancelled)."""
 
@@ -114,7 +118,10 @@ class Watcher:
                     self._changed.wait(wait)
                 function = heapq.heappop(self._heap)[2]
             if function is not None:
-                function()
+                try:
+                    function()
+                except BaseException:  # noqa: BLE001 - of one timer; the others wait for this very thread
+                    traceback.print_exc()
 
 
 class Interrupter:

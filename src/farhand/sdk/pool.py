@@ -102,6 +102,9 @@ class Pool:
             elif len(self._threads) < self._threads_max:
                 if waits or not self._threads:
                     self._start_thread()
+                    if not self._threads:
+                        self._queue.remove(entry)
+                        future.settle(error=RuntimeError("no thread can be started for this call"))
                 elif self._timer is None:
                     self._look_in(LOOK_S)
 
@@ -197,9 +200,26 @@ class Pool:
         name = f"{POOL_THREAD}{len(self._threads) + 1}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._threads.add(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the system allows no other: those that there are do all of it
+            self._threads.discard(thread)
 
     def _work(self) -> None:
+        try:
+            self._take_calls()
+        except Cancelled:  # meant for a call that had ended by then
+            self._replace()
+
+    @uninterrupted
+    def _replace(self) -> None:
+        """This thread is struck, and what it was woken for waits for another."""
+        with self._lock:
+            self._threads.discard(threading.current_thread())
+            if self._queue and not self._closed:
+                self._start_thread()
+
+    def _take_calls(self) -> None:
         while True:
             with self._lock:
                 while not self._queue:

@@ -8,6 +8,7 @@ from farhand.errors import Usage
 from farhand.retrying import retry_delay_s
 
 from .durations import seconds
+from .interrupts import UNRULY
 
 Duration = Union[int, float, str]
 """Seconds, or text with a unit: ``"500ms"``, ``"30s"``, ``"5m"``, ``"2h"``, ``"1d"``."""
@@ -109,5 +110,5 @@ class Condition:
             return True
         try:
             return bool(self._predicate(error))
-        except Exception:  # noqa: BLE001 - user code; what it was asked about is the failure to be reported
+        except UNRULY:  # user code; what it was asked about is the failure to be reported
             return False

@@ -188,7 +188,13 @@ class Job:
             )
             return {"state": "completed", "at": time.time(), "value": body}, digests
         except BaseException as error:  # noqa: BLE001 - whatever ends user code is its result, never the engine's end
-            return self._failure(error), []
+            return self._told_failure(error), []
+
+    def _told_failure(self, error: BaseException) -> Result:
+        try:
+            return self._failure(error)
+        except BaseException as odd:  # noqa: BLE001 - an exception's own code may end whoever tells of it
+            return self._failure(odd)
 
     @property
     def _what(self) -> str:

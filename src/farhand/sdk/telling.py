@@ -13,7 +13,7 @@ from farhand.errors import InvalidParameters
 
 from . import encoding, parameters
 from .context import Frame, enter, leave
-from .interrupts import is_interruption
+from .interrupts import UNRULY, is_interruption
 from .journal import warn
 from .steps import Step
 
@@ -28,7 +28,7 @@ def call_hooks(step: Step[Any], state: str, summary: Summary, say: Callable[[str
     for hook in step.hooks_of(state):
         try:
             hook(dict(summary))
-        except Exception as error:  # noqa: BLE001 - user code, after the end
+        except UNRULY as error:  # user code, after the end
             say(f"a hook of {step.name} failed: {encoding.summary_of(error)}")
 
 

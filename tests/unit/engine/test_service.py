@@ -88,3 +88,21 @@ async def test_a_wakeup_before_the_wait_is_not_forgotten_and_counts_once() -> No
 @pytest.mark.parametrize(("moment", "delay_s"), [(None, None), (12.0, 2.0), (10.0, 0.0), (3.0, 0.0)])
 def test_a_delay_is_the_time_until_its_moment(moment: float | None, delay_s: float | None) -> None:
     assert delay_until(moment, lambda: 10.0) == delay_s
+
+
+async def test_a_loop_that_waited_for_what_was_cancelled_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Waiting(Working):
+        async def _work(self) -> None:
+            if not self.begun:
+                self.begun += 1
+                other = asyncio.ensure_future(asyncio.Event().wait())
+                asyncio.get_running_loop().call_soon(other.cancel)
+                await other
+            await super()._work()
+
+    service = Waiting()
+    with fail_after(5):
+        service.start()
+        await service.running.wait()
+        await service.stop()
+    assert "working waited for what was cancelled" in caplog.text

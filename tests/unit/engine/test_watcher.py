@@ -11,6 +11,7 @@ import pytest
 from farhand.engine import watcher as watcher_module
 from farhand.engine.packing import Packed
 from farhand.engine.watcher import Watcher, look
+from farhand.errors import Unreachable
 
 pytestmark = pytest.mark.anyio
 
@@ -139,3 +140,21 @@ def test_the_scan_sees_content_size_and_names_and_leaves_environments_alone(root
     assert look(root) == before
     (root / "one.py").write_text("x = 1\n")
     assert look(root) != before
+
+
+async def test_a_directory_is_read_again_when_the_store_was_away(root: Path, taken: Taken) -> None:
+    refusals = 2
+
+    async def refuse(*_: object) -> None:
+        nonlocal refusals
+        refusals -= 1
+        if not refusals:
+            vars(taken).clear()
+            vars(taken).update(before)
+        raise Unreachable("the store is away")
+
+    before = dict(vars(taken))
+    taken.serve = taken.note = refuse  # type: ignore[method-assign]
+    (root / "two.py").write_text(FLOW.format("two"))
+    await taken.until(lambda: taken.names == ["one", "two"])
+    assert taken.notes == []

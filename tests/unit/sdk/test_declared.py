@@ -117,6 +117,26 @@ def test_what_is_not_delivered_as_declared_is_named(value: Any, said: str) -> No
     assert str(caught.value).startswith(said)
 
 
+class Odd(dict[str, Any]):
+    """Looking at it ends whoever does."""
+
+    def __iter__(self) -> Any:
+        raise SystemExit("no key for you")
+
+
+def test_a_node_that_delivers_what_cannot_be_looked_at_fails() -> None:
+    @task(provides="x")
+    def odd() -> Any:
+        return Odd()
+
+    @task
+    def after(x: Any) -> None:
+        raise AssertionError
+
+    with pytest.raises(NodeFailed, match=r"^node 'odd' failed: SystemExit: no key for you$"):
+        Flow("odd-things", nodes=[odd, after])()
+
+
 def test_an_undeclared_key_that_is_yielded_is_named() -> None:
     @task(provides=[{"name": "loss", "stream": True}])
     def fits() -> Any:

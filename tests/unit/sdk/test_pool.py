@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 import pytest
 
 from farhand import flow, task
+from farhand.errors import Cancelled
 from farhand.sdk.futures import Future
-from farhand.sdk.pool import THREADS_MAX, Look, Pool, wanted
+from farhand.sdk.interrupts import Watcher
+from farhand.sdk.pool import THREADS_MAX, Entry, Look, Pool, wanted
 
 BRISK = Look(threads=1, taken=100, elapsed_s=0.004, cpu_s=0.004, late=False, stood_s=0.0)
 
@@ -83,3 +86,55 @@ def test_a_call_is_counted_once_however_often_it_is_tracked() -> None:
     assert not pool.wait(0)
     future.settle(1)
     assert pool.wait(0)
+
+
+def test_a_call_for_which_no_thread_can_be_started_fails_and_is_waited_for_by_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, future = Pool(), Future[int]("key", "name")
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    pool.submit(lambda: None, future)
+    with pytest.raises(RuntimeError, match="no thread can be started"):
+        future.result(0)
+    assert pool.wait(0)
+
+
+def test_a_thread_that_meets_a_cancel_after_its_call_has_ended_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool, futures = Pool(1), [Future[int](f"key {n}", "name") for n in range(2)]
+    run = Entry.run
+
+    def struck(entry: Entry) -> None:
+        run(entry)
+        if entry.future is futures[0]:
+            pool.submit(lambda: futures[1].settle(1), futures[1])
+            raise Cancelled("too late for it")
+
+    monkeypatch.setattr(Entry, "run", struck)
+    pool.submit(lambda: futures[0].settle(0), futures[0])
+    assert [future.result(10) for future in futures] == [0, 1]
+    pool.close()
+
+
+def test_one_who_waits_for_a_call_and_fails_keeps_nobody_waiting(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    future, told = Future[int]("key", "name"), list[str]()
+    future.when_done(lambda: sys.exit("odd"))
+    future.when_done(lambda: told.append("the other"))
+    future.settle(1)
+    assert told == ["the other"]
+    assert "SystemExit: odd" in capsys.readouterr().err
+
+
+def test_a_timer_that_fails_keeps_no_other_from_coming(capsys: pytest.CaptureFixture[str]) -> None:
+    watcher, came = Watcher(), threading.Event()
+    watcher.after(0.0, lambda: sys.exit("odd"))
+    watcher.after(0.0, came.set)
+    assert came.wait(10)
+    assert "SystemExit: odd" in capsys.readouterr().err

@@ -58,9 +58,10 @@ def test_a_hook_on_failure_is_called_once_after_the_last_retry(heard: Heard) -> 
     assert (told["state"], told["reason"], told["error"]["type"]) == ("failed", "exception", "ValueError")
 
 
-def test_a_hook_that_fails_is_told_in_the_log_and_changes_nothing(journal: Any) -> None:
+@pytest.mark.parametrize("end", [RuntimeError("no paper"), SystemExit("no paper")])
+def test_a_hook_that_fails_is_told_in_the_log_and_changes_nothing(journal: Any, end: BaseException) -> None:
     def broken(summary: dict[str, Any]) -> None:
-        raise RuntimeError("no paper")
+        raise end
 
     @task(on_completed=broken)
     def fine() -> int:

@@ -42,7 +42,7 @@ class FakeEngine:
     def is_set(self) -> bool:
         return self.set_to is not None
 
-    def set(self, act: Any) -> None:
+    def set(self, act: Any, delay_s: float | None = None) -> None:
         self.set_to = act
 
     def clear(self) -> None:
@@ -115,3 +115,18 @@ def test_nothing_is_looked_for_after_the_engine_has_done(
     bells.rung({"urgent": True})
     bells.recorded("engine", 5)
     assert (told, engine.sent, engine.is_set) == ([], [], False)
+
+
+def test_a_spool_that_cannot_be_read_is_looked_at_again(
+    bells: Bells, reports: FakeReports, engine: FakeEngine, told: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise OSError("the disk does not answer")
+
+    reports.written = 10
+    with monkeypatch.context() as broken:
+        broken.setattr(reports, "look", refuse)
+        bells.rung({"urgent": True})
+    assert (told, engine.sent) == ([], [])
+    engine.set_to()
+    assert (told, engine.sent) == ([10], [{"type": "arm", "read": 10, "acked": 0}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -106,10 +107,12 @@ async def test_what_an_earlier_agent_left_is_read_before_it_is_believed(tmp_path
 
 
 async def test_it_is_tried_again_while_that_may_help(tmp_path: Path) -> None:
-    cache = FakeCache(False, TransferFailed("no answer", False), TransferFailed("503", False))
+    trouble = [TransferFailed("no answer", False), TransferFailed("503", False)]
+    trouble += [OSError(errno.EMFILE, "too many open files"), PermissionError()]
+    cache = FakeCache(False, *trouble)
     reports = written(tmp_path, RESULT)
     await Bench(cache).bring(reports)
-    assert cache.asked == ["hand over", "send"] * 3
+    assert cache.asked == ["hand over", "send"] * 5
     assert reports.uploaded == {DIGEST}
 
 

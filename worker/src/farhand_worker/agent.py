@@ -23,6 +23,7 @@ from .environment import user_environment
 from .holdings import Holdings
 from .idle import Idle
 from .launch import Launched
+from .mishaps import notice
 from .nearby import Nearby
 from .observer import Observer
 from .options import Options
@@ -107,6 +108,7 @@ class Agent:
 
         Raises `Usage` when the status page cannot listen where it was told to.
         """
+        notice(self._loop, self._fail)
         await self._show_status()
         self._take_over()
         self._attendance.swept = self._state.sweep()
@@ -176,8 +178,13 @@ class Agent:
 
     def _background_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and not self._end.done():
-            self._end.set_exception(task.exception() or RuntimeError())
+        if not task.cancelled():
+            self._fail(task.exception())
+
+    def _fail(self, error: Optional[BaseException]) -> None:
+        """A part of this agent has ended that another waits for: rather than go on so, it ends."""
+        if error is not None and not self._end.done():
+            self._end.set_exception(error)
 
     # ------------------------------------------------------------ the ways it ends
 

@@ -98,7 +98,7 @@ class Asking:
         self._host.send(request)
 
     async def _fetch_ahead(self, digest: str) -> None:
-        with contextlib.suppress(NotFetched):  # the engine that asks for it is told
+        with contextlib.suppress(NotFetched, OSError):  # the engine that asks for it is told
             self._at_hand[digest] = await self._host.cache.value(digest, self._claim)
 
     def _fetch_blob(self, header: Header) -> None:
@@ -109,8 +109,9 @@ class Asking:
         cache, claim, named = self._host.cache, self._claim, digest in self._named
         try:
             path = await (cache.value(digest, claim) if read and named else cache.blob(digest, claim, named))
-        except NotFetched as error:
-            self._answer(identity, error=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it was, the engine waits for an answer
+            known = isinstance(error, (NotFetched, OSError))
+            self._answer(identity, error=str(error) if known else repr(error))
         else:
             self._answer(identity, body={"path": str(path)})
 

@@ -7,6 +7,9 @@ from typing import Any, Callable, Dict, Optional
 from .engine import Engine
 from .reports import Reports
 
+AGAIN_S = 1.0
+"""So long after a spool could not be read it is looked at again."""
+
 
 class Bells:
     """Of one attempt. ``tell`` has what was found sent to the server, at once."""
@@ -54,15 +57,20 @@ class Bells:
                 self._arm(reports.seen_bytes)
 
     def _look(self) -> None:
-        if not self._reports.gone:
-            read = self._tell_new()
+        read = self._tell_new()
+        if read is not None:
             self._arm(read)  # after that: the engine wakes up for it
 
-    def _tell_new(self) -> int:
-        """Send what is new; how far the spool goes."""
+    def _tell_new(self) -> Optional[int]:
+        """Send what is new; how far the spool goes, where that can be seen."""
         if self._reports.gone:
-            return 0
-        read = self._reports.look()
+            return None
+        try:
+            read = self._reports.look()
+        except OSError:  # its disk may do better in a moment
+            if self._engine is not None:
+                self._engine.bell.set(self._look, AGAIN_S)
+            return None
         self._tell()
         return read
 

@@ -163,7 +163,8 @@ class Cache:
             if error.status == _MISMATCH and file_digest(source) != digest:
                 raise NotFetched(f"{digest} is not what it was on this disk") from error
             raise
-        self._blobs.take(digest, source)
+        with contextlib.suppress(OSError):  # the server has it: a disk that is full only keeps no copy
+            self._blobs.take(digest, source)
 
     def _lay(self, digest: str, source: Path, claim: Claim) -> bool:
         """Bring it into the server's own directory, and have it taken from there; whether it was."""

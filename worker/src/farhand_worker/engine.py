@@ -140,18 +140,20 @@ class Engine:
         self.end = end
         self.gone.set()
         self.begun.set()
-        self.drain_output()
-        self._close_pipe()
-        self.channel.close()
-        self.bell.close()
-        self.patience.close()
-        if self.timer is not None:
-            self.timer.cancel()
-        if not self.ready.done():
-            self.ready.set_result(None)
-        occupant, self.occupant = self.occupant, None
-        if occupant is not None:
-            occupant.engine_ended(end)
+        try:
+            self.drain_output()
+            self._close_pipe()
+            self.channel.close()
+        finally:  # whatever came of its last lines: its occupant waits for this
+            self.bell.close()
+            self.patience.close()
+            if self.timer is not None:
+                self.timer.cancel()
+            if not self.ready.done():
+                self.ready.set_result(None)
+            occupant, self.occupant = self.occupant, None
+            if occupant is not None:
+                occupant.engine_ended(end)
 
     def _frame(self, header: Dict[str, Any]) -> None:
         if header.get("type") == "ready":

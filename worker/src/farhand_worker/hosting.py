@@ -157,6 +157,9 @@ class Hosted:
                 await asyncio.sleep(WRITE_AGAIN_S)
         watch = asyncio.ensure_future(self._watch(engine))
         try:
+            done, _ = await asyncio.wait({watch, self._ended}, return_when=asyncio.FIRST_COMPLETED)
+            if watch in done:
+                watch.result()  # a mistake of ours ends this agent: nobody would look after the service
             return await self._ended
         finally:
             watch.cancel()
@@ -175,7 +178,10 @@ class Hosted:
     async def _watch(self, engine: Engine) -> None:
         began = self._loop.time()
         while engine.end is None and engine.pid is not None:
-            trouble = await self._look(engine.pid)
+            try:
+                trouble = await self._look(engine.pid)
+            except OSError as error:  # of this machine, such as too many open files
+                trouble = Unwell("health_refused", f"could not be looked at: {error}")
             self._note(trouble)
             if not self._was_healthy and self._loop.time() - began > self.service.start_s:
                 self._end(SLOW_START)

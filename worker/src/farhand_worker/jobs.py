@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from .asking import Asking
@@ -21,6 +22,7 @@ from .reports import Reports
 from .transfer import Claim
 from .watches import Watches
 
+_log = logging.getLogger("farhand.worker")
 _TERM_SHARE = 0.2
 _TERM_S = 2.0
 _TOLD_S = 2.0
@@ -143,6 +145,9 @@ class Attempt:
             self._cannot_begin(why_not(error))
         except asyncio.CancelledError:
             self._cannot_begin("")
+        except Exception as error:  # noqa: BLE001 - of this one alone, and not of the whole agent
+            _log.exception("job %s could not be prepared", self.assign.job)
+            self._cannot_begin(f"this worker cannot prepare it: {error!r}")
         else:
             self._hand_over(engine)
 

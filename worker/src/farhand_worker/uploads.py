@@ -52,14 +52,14 @@ class Uploads:
                     await self._bring_once(reports, digest, claim)
                     reports.uploaded.add(digest)
                     return
-                except TransferFailed as error:
+                except (FileNotFoundError, NotFetched):
+                    reports.lost.add(digest)  # the lines before the one that names it are good
+                    return
+                except (TransferFailed, OSError) as error:  # of this machine, such as too many open files
                     if reports.gone:
                         return
                     _log.warning("job %s: %s; trying again in %g s", claim.job, error, self._again_s)
                     await asyncio.sleep(self._again_s)
-                except (FileNotFoundError, NotFetched):
-                    reports.lost.add(digest)  # the lines before the one that names it are good
-                    return
         finally:
             self._under_way.discard((*claim, digest))
             self._done()
