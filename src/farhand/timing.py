@@ -1,7 +1,8 @@
 """When schedules fire. Pure: the moments of a spec after a moment, and nothing about now.
 
 A spec is what inspection exports: ``{"kind": "cron", "expr": "0 6 * * *", "tz": "Europe/Berlin"}`` or
-``{"kind": "every", "seconds": 900.0, "anchor": 0.0}``. Moments are seconds since the epoch, UTC.
+``{"kind": "every", "seconds": 900.0, "anchor": 0.0}``, and ``"overlap": "skip"`` where no run is to begin
+before another has ended. Moments are seconds since the epoch, UTC.
 
 When clocks change, a cron whose hour is given fires by the clock on the wall: a time that does not exist
 that day fires at the first moment that does, a time that comes twice fires once, the first time. A cron
@@ -104,7 +105,14 @@ def read(spec: Mapping[str, Any]) -> Timing:
     reader = _READERS.get(str(spec.get("kind")))
     if reader is None:
         raise Usage(f"a schedule is cron or every, not {spec.get('kind')!r}")
+    if spec.get("overlap", "skip") != "skip":
+        raise Usage(f"overlap is 'skip' or left out, not {spec['overlap']!r}")
     return reader(spec)
+
+
+def skips(spec: Mapping[str, Any]) -> bool:
+    """Whether nothing is started while a run that this schedule started has not ended."""
+    return spec.get("overlap") == "skip"
 
 
 def missed(timing: Timing, after: float, until: float) -> int:

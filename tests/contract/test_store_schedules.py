@@ -65,6 +65,26 @@ async def test_a_fire_is_stored_once_with_the_run_it_starts(store: Store) -> Non
     assert schedule.since == 120.0
 
 
+async def test_a_fire_that_is_to_skip_what_overlaps_starts_nothing_while_another_of_it_goes_on(
+    store: Store,
+) -> None:
+    """B050, B051: it is decided in the transaction that would have queued the run."""
+    await store.projects.replace(PROJECT, [a_flow()], [SCHEDULE], 5.0)
+    assert await store.schedules.fire(FIRE, a_start(), skip=True) is not None
+    of_another, job = a_start("run9")
+    await store.runs.create(replace(of_another, schedule="etl.2", idempotency_key=None), job)
+    second = replace(FIRE, at=120.0, message="", run="run2")
+    assert await store.schedules.fire(second, a_start("run2", 120.0), skip=True) is None
+    (fire, _) = await store.schedules.fires("etl.1", 10)
+    assert (fire.outcome, fire.run, fire.message) == ("skipped", None, "run run1 is still queued")
+    late = replace(FIRE, at=150.0, run="run3")
+    assert await store.schedules.fire(late, a_start("run3", 150.0), skip=True) is None
+    assert (await store.schedules.fires("etl.1", 1))[0].message == "1 s late; run run1 is still queued"
+    await store.runs.cancel("run1", 170.0)
+    third = replace(FIRE, at=180.0, run="run4")
+    assert await store.schedules.fire(third, a_start("run4", 180.0), skip=True) is not None
+
+
 async def test_a_schedule_that_stays_goes_on_and_one_that_returns_begins_anew(store: Store) -> None:
     await store.projects.replace(PROJECT, [a_flow()], [SCHEDULE], 5.0)
     assert await store.schedules.set_paused("etl.1", True, 6.0)

@@ -170,6 +170,7 @@ def test_missed_fires_are_counted_up_to_a_limit() -> None:
         ({"kind": "cron", "expr": "0 25 * * *", "tz": "UTC"}, "Bad hour"),
         ({"kind": "cron", "expr": "x * * * *", "tz": "UTC"}, "Bad minute"),
         ({"kind": "cron", "expr": "*/0 * * * *", "tz": "UTC"}, "Bad minute"),
+        ({"kind": "every", "seconds": 60, "overlap": "queue"}, "overlap is 'skip' or left out, not 'queue'"),
         ({"kind": "cron", "expr": "0 0 30 2 *", "tz": "UTC"}, "Bad day-of-month|never fires"),
         ({"kind": "every", "seconds": 0.5, "anchor": 0}, "at least 1 second"),
         ({"kind": "every", "seconds": float("inf"), "anchor": 0}, "must be a number"),

@@ -37,7 +37,8 @@ def _row(schedule: dict[str, Any]) -> tuple[str, ...]:
     last, coming = schedule["last"], schedule["next"]
     said = moment(last["at"]) if last else "-"
     if last:
-        said += " late" * last["late"] + " failed" * (last["outcome"] == "failed")
+        said += " late" * last["late"]
+        said += f" {last['outcome']}" * (last["outcome"] != "started")
     return (
         schedule["id"],
         schedule["flow"],

@@ -5,7 +5,8 @@ every `LOOK_S`: a clock that jumps forward makes fires late by that much, and on
 nothing happen twice, because a fire time is stored once, in the transaction that creates its run.
 
 Fires that came due while no server ran, or while the clock jumped over them, are made up for once: the
-latest of them fires, late. A fire is never dropped for being late.
+latest of them fires, late. A fire is never dropped for being late. Of a schedule that skips what overlaps
+it is recorded that it fired and started nothing.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class Scheduler(Service):
             await self._store.schedules.fire(failed, None)
         else:
             started = replace(fire, message=_sentence(fire), run=run.id)
-            stored = await self._store.schedules.fire(started, (run, job))
+            stored = await self._store.schedules.fire(started, (run, job), timing.skips(schedule.spec))
             if stored is not None:
                 self._consequences.follow_start(*stored)
         self._bus.publish(Notice("schedule"))

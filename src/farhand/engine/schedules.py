@@ -90,4 +90,5 @@ class Schedules:
         except FarhandError as error:
             return Planned(schedule, state, str(schedule.spec), zone, (), last, str(error))
         coming = tuple(itertools.islice(rule.fires(self._scheduler.now()), NEXT))
-        return Planned(schedule, state, str(rule), zone, coming if state == "active" else (), last)
+        when = f"{rule}, one at a time" if timing.skips(schedule.spec) else str(rule)
+        return Planned(schedule, state, when, zone, coming if state == "active" else (), last)

@@ -149,7 +149,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Fire:
-    """One fire time of a schedule and what came of it. ``outcome`` is started or failed."""
+    """One fire time of a schedule and what came of it. ``outcome`` is started, skipped or failed."""
 
     schedule: str
     at: float

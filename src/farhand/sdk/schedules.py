@@ -21,12 +21,13 @@ _LATER: FrozenSet[str] = frozenset(
         "misfire",
         "missed",
         "name",
-        "overlap",
         "start",
         "until",
         "window",
     ]
 )
+
+OVERLAPS = ("allow", "skip")
 
 
 class Schedule:
@@ -50,20 +51,26 @@ Schedules = Union[Schedule, Sequence[Schedule], None]
 
 
 def cron(
-    expr: str, *, tz: str = "UTC", params: Optional[Mapping[str, Any]] = None, **unknown: Any
+    expr: str,
+    *,
+    tz: str = "UTC",
+    params: Optional[Mapping[str, Any]] = None,
+    overlap: str = "allow",
+    **unknown: Any,
 ) -> Schedule:
     """By the clock of a place: ``cron("0 6 * * *", tz="Europe/Berlin")``.
 
     ``expr`` has five fields: minute, hour, day, month, day of the week. A time that does not exist on a day
     fires at the first moment after it that does; one that comes twice fires the first time. ``params`` are
-    those of the runs it starts.
+    those of the runs it starts. With ``overlap="skip"`` it starts none while one that it started has not
+    ended.
     """
     _refuse("cron", unknown)
     if not isinstance(expr, str) or len(expr.split()) != 5:
         raise Usage(f"cron({expr!r}) needs five fields: minute, hour, day, month, day of the week")
     if not isinstance(tz, str) or not _ZONE.fullmatch(tz):
         raise Usage(f"tz={tz!r} is not a place's time zone; give one such as 'Europe/Berlin', or 'UTC'")
-    return Schedule({"kind": "cron", "expr": " ".join(expr.split()), "tz": tz}, params)
+    return Schedule({"kind": "cron", "expr": " ".join(expr.split()), "tz": tz, **_policy(overlap)}, params)
 
 
 def every(
@@ -71,12 +78,14 @@ def every(
     *,
     anchor: Union[datetime, str, int, float, None] = None,
     params: Optional[Mapping[str, Any]] = None,
+    overlap: str = "allow",
     **unknown: Any,
 ) -> Schedule:
     """Every so many seconds of real time: ``every(90)``, ``every("15m")``.
 
     ``anchor`` is one of the moments (any of them, past or future): a datetime with its zone, such text, or
     seconds since the epoch, which it is by default. So every quarter of an hour is at :00, :15, :30 and :45.
+    ``params`` and ``overlap`` are as for `cron`.
     """
     _refuse("every", unknown)
     try:
@@ -85,7 +94,8 @@ def every(
         raise Usage(f"every({interval!r}) {error}") from None
     if interval_s < 1:
         raise Usage(f"every({interval!r}) is too often; an interval is at least one second")
-    return Schedule({"kind": "every", "seconds": interval_s, "anchor": _moment(anchor)}, params)
+    spec = {"kind": "every", "seconds": interval_s, "anchor": _moment(anchor), **_policy(overlap)}
+    return Schedule(spec, params)
 
 
 def listed(value: Schedules) -> List[Schedule]:
@@ -106,6 +116,13 @@ def _refuse(word: str, unknown: Dict[str, Any]) -> None:
         if name in _LATER:
             raise NotSupported(f"{word}({name}=…) is not supported yet; leave it out")
         raise TypeError(f"{word}() has no parameter {name!r}")
+
+
+def _policy(overlap: str) -> Dict[str, str]:
+    """What a spec says of it: nothing of what is so anyway."""
+    if overlap not in OVERLAPS:
+        raise Usage(f"overlap={overlap!r:.40} is none there is; it is 'allow', or 'skip'")
+    return {} if overlap == OVERLAPS[0] else {"overlap": overlap}
 
 
 def _plain(params: Mapping[str, Any]) -> Dict[str, Any]:

@@ -19,8 +19,8 @@ Say = Callable[[str], None]
 
 SCHEDULES_MAX = 100
 
-_FIELDS = {"cron": ("timezone", "inputs"), "every": ("anchor", "inputs")}
-_ALL = ("anchor", "cron", "every", "inputs", "timezone")
+_FIELDS = {"cron": ("timezone", "inputs", "overlap"), "every": ("anchor", "inputs", "overlap")}
+_ALL = ("anchor", "cron", "every", "inputs", "overlap", "timezone")
 
 
 class Placed(NamedTuple):
@@ -92,11 +92,13 @@ def _cron(item: Given, values: Given) -> Schedule:
         raise TypeError(
             f"timezone {shortened(zone)} is not a place's; give one such as 'Europe/Berlin', or 'UTC'"
         )
-    return schedules.cron(item["cron"], tz=zone, params=values)
+    return schedules.cron(item["cron"], tz=zone, params=values, overlap=item.get("overlap", "allow"))
 
 
 def _every(item: Given, values: Given) -> Schedule:
-    return schedules.every(item["every"], anchor=item.get("anchor"), params=values)
+    return schedules.every(
+        item["every"], anchor=item.get("anchor"), params=values, overlap=item.get("overlap", "allow")
+    )
 
 
 _MAKERS: Dict[str, Callable[[Given, Given], Schedule]] = {"cron": _cron, "every": _every}

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..errors import NotFound
+from ..lifecycle import RUN, is_terminal
 from ..model import Fire, Job, Run, Schedule
 from .database import Database
 from .guard import Connection
 from .moves import add_event
 from .rows import FIRES, SCHEDULES
 from .runs import create_run
+
+_OPEN = tuple(sorted(state for state in RUN if not is_terminal(RUN, state)))
+_GOING = (
+    f"SELECT id, state FROM runs WHERE flow = ? AND state IN ({', '.join('?' * len(_OPEN))}) AND schedule = ?"
+    " LIMIT 1"
+)
 
 
 class Schedules:
@@ -56,9 +65,23 @@ class Schedules:
 
         return await self._database.write(write)
 
-    async def fire(self, fire: Fire, started: tuple[Run, Job] | None) -> tuple[Run, Job] | None:
-        """Record a fire, and the run it starts, unless it was recorded before: then None is returned."""
-        return await self._database.write(lambda connection: _fire(connection, fire, started))
+    async def fire(
+        self, fire: Fire, started: tuple[Run, Job] | None, skip: bool = False
+    ) -> tuple[Run, Job] | None:
+        """Record a fire, and the run it starts, which is returned.
+
+        None is returned where the fire was recorded before. With ``skip`` also where a run that the schedule
+        started has not ended: what is recorded then is that, and no run.
+        """
+
+        def write(connection: Connection) -> tuple[Run, Job] | None:
+            going = _going(connection, *started) if skip and started is not None else None
+            if going is None:
+                return _fire(connection, fire, started)
+            message = f"{fire.message}; {going}" if fire.message else going
+            return _fire(connection, replace(fire, outcome="skipped", message=message, run=None), None)
+
+        return await self._database.write(write)
 
     async def fires(self, id: str, limit: int) -> list[Fire]:
         """The latest fires, newest first."""
@@ -79,6 +102,12 @@ class Schedules:
             return {fire.schedule: fire for fire in fires}
 
         return await self._database.read(read)
+
+
+def _going(connection: Connection, run: Run, _job: Job) -> str | None:
+    """What is said of a run of the same schedule that has not ended, if there is one."""
+    row = connection.execute(_GOING, (run.flow, *_OPEN, run.schedule)).fetchone()
+    return None if row is None else f"run {row[0]} is still {row[1]}"
 
 
 def _fire(connection: Connection, fire: Fire, started: tuple[Run, Job] | None) -> tuple[Run, Job] | None:

@@ -223,6 +223,26 @@ async def test_how_a_run_ends_does_not_matter_to_the_next_fire(dial: Dial) -> No
         await dial.store.runs.cancel(run.id, dial.now)
 
 
+async def test_a_schedule_that_skips_what_overlaps_has_one_run_waiting_and_says_of_the_others_why(
+    dial: Dial,
+) -> None:
+    """B050, B051: for an hour there is nobody to run it."""
+    await dial.plan({**EVERY_5_MIN, "overlap": "skip"})
+    await dial.pass_time(1800)
+    dial.restart()
+    await dial.pass_time(1800)
+    (waiting,) = await dial.runs()
+    first, *others = await dial.fires()
+    assert (first.outcome, first.run) == ("started", waiting.id)
+    assert {(fire.outcome, fire.run) for fire in others} == {("skipped", None)}
+    assert len(others) == 11
+    assert others[0].message == f"run {waiting.id} is still queued"
+    assert (await dial.schedules.get("weather.0")).when == "every 5 min, one at a time"
+    await dial.store.runs.cancel(waiting.id, dial.now)
+    await dial.pass_time(300)
+    assert len(await dial.runs()) == 2
+
+
 async def test_a_flow_whose_parameters_no_longer_fit_is_a_failed_fire_and_the_next_still_comes(
     dial: Dial,
 ) -> None:

@@ -60,6 +60,7 @@ def test_an_anchor_is_a_moment_however_it_is_spelled(anchor: Any) -> None:
         (lambda: every(60, anchor=datetime(2030, 1, 1)), "must say its zone"),
         (lambda: every(60, params={"x": object()}), "plain JSON"),
         (lambda: every(60, params={"x": float("nan")}), "plain JSON"),
+        (lambda: every(60, overlap="queue"), "overlap='queue' is none there is; it is 'allow', or 'skip'"),
         (lambda: flow(schedule="0 6 * * *")(print), "must be cron"),
         (lambda: flow(schedule=[every(60), every("1m")])(lambda: None), "there twice"),
     ],
@@ -74,7 +75,7 @@ def test_a_schedule_that_cannot_be_used_is_refused_where_it_is_written(
 
 def test_policies_that_are_not_there_yet_are_refused_and_not_ignored() -> None:
     """B049."""
-    for name in ("catchup", "overlap", "jitter"):
+    for name in ("catchup", "jitter"):
         with pytest.raises(NotSupported, match=f"{name}=….*not supported yet"):
             cron("0 6 * * *", **{name: "all"})
         with pytest.raises(NotSupported, match=f"{name}=….*not supported yet"):
@@ -83,6 +84,14 @@ def test_policies_that_are_not_there_yet_are_refused_and_not_ignored() -> None:
         every(60, colour="red")
     with pytest.raises(TypeError, match="@task has no parameter 'schedule'"):
         task(schedule=every(60))(print)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("made", [lambda **more: cron("0 6 * * *", **more), lambda **more: every(60, **more)])
+def test_a_schedule_that_skips_what_overlaps_says_so_and_another_says_nothing(made: Any) -> None:
+    assert made(overlap="skip").spec == {**made().spec, "overlap": "skip"}
+    assert made(overlap="allow").spec == made().spec
+    assert timing.skips(made(overlap="skip").spec)
+    assert not timing.skips(made().spec)
 
 
 def test_what_they_export_is_what_the_server_reads() -> None:
