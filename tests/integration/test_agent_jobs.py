@@ -280,3 +280,21 @@ async def test_few_descriptors_by_default_hold_up_no_worker_of_many_slots(
         assert "Traceback" not in agent.log
     finally:
         agent.close()
+
+
+async def test_a_job_that_cannot_be_put_on_disk_is_not_answered_for_and_ends_before_its_code_begins(
+    server: FakeServer, agent: AgentProcess, tmp_path: Path
+) -> None:
+    spool = agent.state / "spool"
+    await server.assign("a")
+    await server.ended("a")
+    await until(lambda: not list(spool.iterdir()), "the spool is deleted after the last ack")
+    spool.rename(tmp_path / "gone")
+    await server.assign("b", f"open({str(tmp_path / 'begun')!r}, 'w')")
+    await until(lambda: "b is not ours any more: it cannot be kept here" in agent.log, "the agent says so")
+    (tmp_path / "gone").rename(spool)
+    await server.assign("c")
+    await server.ended("c")
+    record = server.record("b")
+    assert (record.accepted, record.events) == (0, {"engine": [], "agent": []})
+    assert not (tmp_path / "begun").exists()

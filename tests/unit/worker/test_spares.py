@@ -17,12 +17,15 @@ async def test_one_that_is_ready_gets_its_name_and_is_open(tmp_path: Path) -> No
     spares = Spares(tmp_path / "spares")
     spares.fill()
     assert len(os.listdir(tmp_path / "spares")) == KEPT
-    fd = spares.take(tmp_path / "job-1.engine")
-    assert fd is not None
+    spare = spares.take()
+    assert spare is not None
+    spare.be(f"{tmp_path}/job-1.engine")
     (tmp_path / "job-1.engine").write_text("line\n")
-    assert os.pread(fd, 100, 0) == b"line\n"
-    assert os.stat(fd).st_mode & 0o777 == 0o600
-    os.close(fd)
+    assert os.pread(spare.fd, 100, 0) == b"line\n"
+    assert os.stat(spare.fd).st_mode & 0o777 == 0o600
+    os.close(spare.fd)
+    spares.tidy()
+    assert (tmp_path / "job-1.engine").stat().st_nlink == 1
     spares.close()
 
 
@@ -34,6 +37,8 @@ async def test_a_spool_is_made_where_none_is_ready_or_it_has_gone(tmp_path: Path
     for path in (tmp_path / "spares").iterdir():
         path.unlink()
     second.create(spares)
+    for reader in (first, second):
+        reader.name()
     assert (tmp_path / "a").is_file()
     assert (tmp_path / "b").is_file()
     for reader in (first, second):
@@ -43,12 +48,13 @@ async def test_a_spool_is_made_where_none_is_ready_or_it_has_gone(tmp_path: Path
 
 async def test_what_was_taken_is_made_again_and_no_more_than_are_kept(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares")
-    assert spares.take(tmp_path / "a") is None
+    assert spares.take() is None
     assert not (tmp_path / "spares").exists()
     spares.fill()
-    fd = spares.take(tmp_path / "a")
-    assert fd is not None
-    os.close(fd)
+    spare = spares.take()
+    assert spare is not None
+    os.close(spare.fd)
+    spares.tidy()
     assert len(os.listdir(tmp_path / "spares")) == KEPT - 1
     for _ in range(2):
         spares.fill()
@@ -60,5 +66,31 @@ async def test_a_disk_that_takes_none_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "spares").touch()
     spares = Spares(tmp_path / "spares")
     spares.fill()
-    assert spares.take(tmp_path / "a") is None
+    assert spares.take() is None
     spares.close()
+
+
+async def test_a_spool_that_was_written_to_before_it_has_its_name_is_what_was_written(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    spares.fill()
+    reader = SpoolReader(tmp_path / "a")
+    reader.create(spares)
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "a").write_text('["log",{}]\n')
+    reader.name()
+    assert reader.grow() == len('["log",{}]\n')
+    reader.close()
+    spares.close()
+
+
+def test_what_can_have_no_name_is_not_kept_open(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    spares.fill()
+    reader = SpoolReader(tmp_path / "gone" / "a")
+    reader.create(spares)
+    with pytest.raises(FileNotFoundError):
+        reader.name()
+    spares.close()
+    assert not [
+        fd for fd in os.listdir("/proc/self/fd") if "spares" in os.path.realpath(f"/proc/self/fd/{fd}")
+    ]

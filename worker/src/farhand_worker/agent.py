@@ -28,7 +28,7 @@ from .nearby import Nearby
 from .observer import Observer
 from .options import Options
 from .orders import Orders
-from .protocol import Welcome
+from .protocol import Compare, Welcome
 from .renewal import Renewal
 from .state import StateDirectory
 from .status_server import StatusServer
@@ -78,6 +78,7 @@ class Agent:
             state.path / "installed",
         )
         self._holdings.surroundings = self._surroundings
+        self._holdings.handlers[Compare] = self._surroundings.compare
         self._pool.began = self._surroundings.engine_began
         self._renewal = Renewal(self._holdings, self._pool, self._heard)
         self._orders = Orders(options.parallel, self._pool, self._holdings, self._leave_if_done, self._beat)

@@ -27,7 +27,6 @@ from .protocol import (
     Ack,
     Assign,
     Cancel,
-    Compare,
     Exit,
     Fenced,
     Outcome,
@@ -115,7 +114,6 @@ class Holdings:
             Outcome: self._outcome,
             Proceed: self._proceed,
             Fenced: self._fenced,
-            Compare: self._compare,
             Recall: self._recall,
         }
 
@@ -292,12 +290,17 @@ class Holdings:
         self.turns.wait(key)
         self._confirmations.expect(key, self.times.handoff_s)
         attempt.start(older)
+        try:
+            attempt.reports.name()
+        except OSError as error:
+            self._fence(key, f"it cannot be kept here: {error}")  # as above, without an answer
         self._noted.info(f"run {message.job} ({message.flow}, lease {message.lease})")
         self.afterwards.do(self._noted.say)
         self.afterwards.do(self._fill_spares)
 
     def _fill_spares(self) -> None:
         """Not while jobs wait behind others: to make a file with its name costs less than both steps do."""
+        self._spares.tidy()
         if not self.lines.followed:
             self._spares.fill()
 
@@ -339,10 +342,6 @@ class Holdings:
         attempt = self._attempts.get((message.job, message.lease))
         if attempt is not None:
             attempt.outcome(message)
-
-    def _compare(self, message: Compare) -> None:
-        if self.surroundings is not None:
-            self.surroundings.compare(message)
 
     def _proceed(self, message: Proceed) -> None:
         attempt = self._attempts.get((message.job, message.lease))

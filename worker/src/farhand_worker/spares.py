@@ -1,7 +1,7 @@
 """Empty files made while nothing is to do, each to be given its name when it is needed.
 
-An attempt is on disk before anything of it begins, and making a file takes a disk three times as long as
-renaming one; half a millisecond where ext4 has no journal, since it passes over all that was removed in the
+An attempt is on disk before anything of it begins, and making a file takes a disk twice as long as giving one
+another name; half a millisecond where ext4 has no journal, since it passes over all that was removed in the
 last minutes. Each is used once: what wrote to it may still hold it open.
 """
 
@@ -10,10 +10,21 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import List, Optional, Tuple, Union
+from typing import List, NamedTuple, Optional, Union
 
 KEPT = 16
 """So many are there after a `fill`: enough for short jobs that come one after another until the next."""
+
+
+class Spare(NamedTuple):
+    """An empty file, open to be read, and the name that it has meanwhile."""
+
+    name: str
+    fd: int
+
+    def be(self, path: Union[str, Path]) -> None:
+        """Give it the name ``path`` as well. Raises OSError: where there is such a file it stays."""
+        os.link(self.name, path)
 
 
 class Spares:
@@ -22,19 +33,23 @@ class Spares:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._count = 0
-        self._free: List[Tuple[str, int]] = []
+        self._free: List[Spare] = []
+        self._taken: List[Spare] = []
 
-    def take(self, path: Union[str, Path]) -> Optional[int]:
-        """Give one the name ``path``; it is open to be read. None where none is there or it has gone."""
+    def take(self) -> Optional[Spare]:
+        """One of them, if there are any. It keeps its name until the next `tidy`: by then it has its own."""
         if not self._free:
             return None
-        name, fd = self._free.pop()
-        try:
-            os.rename(name, path)
-        except OSError:
-            os.close(fd)
-            return None
-        return fd
+        spare = self._free.pop()
+        self._taken.append(spare)
+        return spare
+
+    def tidy(self) -> None:
+        """Leave those that were taken no name but their own, so that they go when that does."""
+        taken, self._taken = self._taken, []
+        for spare in taken:
+            with suppress(OSError):  # whatever it is, an agent that starts empties the directory
+                os.unlink(spare.name)
 
     def fill(self) -> None:
         """Make as many as there are to be."""
@@ -44,8 +59,8 @@ class Spares:
 
     def close(self) -> None:
         """Keep none any more."""
-        for _, fd in self._free:
-            os.close(fd)
+        for spare in self._free:
+            os.close(spare.fd)
         self._free.clear()
 
     def _make(self) -> None:
@@ -53,4 +68,4 @@ class Spares:
             self._root.mkdir(exist_ok=True)
         self._count += 1
         name = f"{self._root}/{self._count}"
-        self._free.append((name, os.open(name, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)))
+        self._free.append(Spare(name, os.open(name, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)))

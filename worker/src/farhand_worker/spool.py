@@ -17,7 +17,7 @@ from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tup
 
 from .clock import wall_now
 from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
-from .spares import Spares
+from .spares import Spare, Spares
 
 WINDOW = 4
 """Batches of one source that may be on their way, unacknowledged."""
@@ -57,6 +57,7 @@ class SpoolReader:
     size = 0
     limit: Optional[int] = None
     _fd: Optional[int] = None
+    _spare: Optional[Spare] = None
     _whole = -1
     """The size at which it was seen to end with a whole line."""
     _seen: Tuple[int, bytes] = (0, b"")
@@ -213,10 +214,26 @@ class SpoolReader:
         return None
 
     def create(self, spares: Optional[Spares] = None) -> None:
-        """Make the file, empty, and keep it open; or take one that is ready."""
-        self._fd = None if spares is None else spares.take(self.path)
-        if self._fd is None:
-            self._fd = os.open(self.path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+        """Make the file, empty, and keep it open; or take one that is ready, which `name` gives its name."""
+        self._spare = None if spares is None else spares.take()
+        self._fd = self._created() if self._spare is None else self._spare.fd
+
+    def name(self) -> None:
+        """See to it that the file has its name. Raises OSError.
+
+        Whoever writes to it may do so before, by making it: then it is that one.
+        """
+        spare, self._spare = self._spare, None
+        if spare is None or self._fd is None:
+            return
+        try:
+            spare.be(self.path)
+        except OSError:  # it is made already, the spare has gone, or the disk knows no second names
+            self.close()
+            self._fd = self._created()
+
+    def _created(self) -> int:
+        return os.open(self.path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
 
     def close(self) -> None:
         """Let go of the file."""
