@@ -23,6 +23,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -45,6 +46,7 @@ from .frames import FrameProtocol
 from .gateway.endpoint import ATTACH_PATH, Endpoint
 from .gateway.local import LocalWorker
 from .gathering import GatheringProtocol
+from .model import LOCAL_WORKER
 from .provision.carrier import Home
 from .provision.certificate import ensure
 from .provision.provisioning import Provisioning
@@ -268,6 +270,7 @@ class Server:
             config.times,
             services.fleet,
             services.operations.dismiss_local,
+            partial(services.operations.set_slots, LOCAL_WORKER),
             certificate.pin if certificate else "",
             self._files,
         )

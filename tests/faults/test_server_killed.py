@@ -81,3 +81,21 @@ def test_an_attempt_that_outlived_its_lease_in_an_outage_says_that_it_did(
     (attempt,) = deployment.attempts(run_id)
     assert attempt["overlap_possible"]
     assert words(witness)["begin"] == 1
+
+
+def test_a_killed_server_that_is_started_with_more_slots_has_them_while_its_processors_go_on(
+    tmp_path: Path,
+) -> None:
+    with deployed(tmp_path, parallel=1) as deployment:
+        first, second = tmp_path / "first", tmp_path / "second"
+        deployment.start_run("ticking", path=str(first), seconds=30, every=0.2)
+        eventually(lambda: words(first)["begin"], what="the first run has the only slot")
+        pid = deployment.local_pid
+        deployment.server.kill()
+        arguments = deployment.server.arguments
+        arguments[arguments.index("--parallel") + 1] = "2"
+        deployment.restart()
+        deployment.start_run("ticking", path=str(second), seconds=1, every=0.2)
+        eventually(lambda: words(second)["begin"], what="the second run has a slot")
+        assert words(first)["end"] == 0
+        assert deployment.local_pid == pid

@@ -1,8 +1,9 @@
 """The server's own processors: the worker program, started beside the server and dialling over loopback.
 
 It outlives a killed server, and the next one finds it by the lock in its state directory: it rewrites the
-file that holds its address, and the worker comes back by itself. A worker that holds the lock and does not
-come back in time is frozen: it is killed, and a new one sweeps up after it. An orderly stop ends it.
+file that holds its address, and the worker comes back by itself. Where that server was started with another
+number of slots, the worker is told so. A worker that holds the lock and does not come back in time is frozen:
+it is killed, and a new one sweeps up after it. An orderly stop ends it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from ..engine.fleet import Fleet
 from ..engine.keys import write_private
 from ..engine.member import ONLINE
 from ..engine.service import Service
+from ..errors import FarhandError
 from ..model import LOCAL_WORKER
 
 log = logging.getLogger("farhand")
@@ -55,17 +57,22 @@ class LocalWorker(Service):
         times: Times,
         fleet: Fleet,
         dismiss: Callable[[], Awaitable[bool]],
+        resize: Callable[[int], Awaitable[None]],
         pin: str = "",
         files: tuple[int, int] | None = None,
     ) -> None:
-        """``dismiss`` forgets the worker, where there is to be none, and says whether that could be done.
+        """``dismiss`` forgets the worker, where there is to be none, and says whether that could be done;
+        ``resize`` gives it so many slots.
 
         ``files``: how many files user code may have open, where that is other than for this process.
         """
         super().__init__()
         self._dismiss = dismiss
+        self._resize = resize
         self._files = files
         self._directory = home / "local"
+        self._started_with = self._directory / "parallel"
+        """With how many slots the worker was started, or a later server: a person may have given it others."""
         self._url = url
         self._token = token
         self._parallel = parallel
@@ -113,6 +120,7 @@ class LocalWorker(Service):
         while True:
             if self._is_attached():
                 deadline = time.monotonic() + patience_s
+                await self._size()
             elif time.monotonic() > deadline:
                 log.error("the local worker (pid %s) is not heard of; it is killed", process.pid)
                 _signal(process, signal.SIGKILL)
@@ -121,12 +129,24 @@ class LocalWorker(Service):
                 await asyncio.wait_for(_ended(process), self._times.heartbeat_s)
                 return
 
+    async def _size(self) -> None:
+        """Give the worker of an earlier start the slots that this one was started with."""
+        if self._parallel == 0 or _number_in(self._started_with) == self._parallel:
+            return
+        try:
+            await self._resize(self._parallel)
+        except FarhandError as error:
+            log.warning("the local worker has not %s slots yet: %s", self._parallel, error)
+            return
+        write_private(self._started_with, str(self._parallel).encode())
+
     def _is_attached(self) -> bool:
         member = self._fleet.get(LOCAL_WORKER)
         return member is not None and member.state == ONLINE and member.link is not None
 
     def _spawn(self, token: str) -> subprocess.Popen[bytes]:
         """Start the worker. In one breath: a stop of this loop never leaves a process nobody knows of."""
+        write_private(self._started_with, str(self._parallel).encode())
         reading, writing = os.pipe()
         arguments = ["--url-file", str(self._directory / "url"), "--token-fd", str(reading)]
         arguments += ["--state-dir", str(self._directory), "--name", LOCAL_WORKER]
@@ -182,6 +202,13 @@ class LocalWorker(Service):
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a local worker: the server's, without its secrets and other workers' settings."""
     return {k: v for k, v in environ.items() if not k.startswith(_OURS) or k in _OF_THIS_MACHINE}
+
+
+def _number_in(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # of an earlier version: nothing is known
+        return None
 
 
 def holder(directory: Path) -> int | None:

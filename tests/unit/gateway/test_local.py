@@ -20,6 +20,7 @@ from anyio import fail_after
 
 from farhand.engine.fleet import Fleet
 from farhand.engine.member import ONLINE
+from farhand.errors import Conflict
 from farhand.gateway import local as local_module
 from farhand.gateway.local import LocalWorker, holder
 from farhand_worker import protocol
@@ -74,7 +75,10 @@ async def local(tmp_path: Path) -> LocalWorker:
     async def dismiss() -> bool:
         raise AssertionError("it is to be there")
 
-    return LocalWorker(tmp_path, "http://127.0.0.1:1", token, 1, None, TIMES, Fleet(TIMES), dismiss)
+    async def resize(slots: int) -> None:
+        raise AssertionError("it has as many as it was started with")
+
+    return LocalWorker(tmp_path, "http://127.0.0.1:1", token, 1, None, TIMES, Fleet(TIMES), dismiss, resize)
 
 
 def test_a_free_lock_has_no_holder(directory: Path) -> None:
@@ -134,6 +138,7 @@ async def test_a_worker_that_is_attached_is_left_alone_and_one_that_is_not_heard
     monkeypatch.setattr(local_module, "_START_S", 0.0)
     clock = Clock()
     monkeypatch.setattr(local_module, "time", clock)
+    (local._directory / "parallel").write_text("1")
     server = local._fleet.member("server")
     server.state, server.link = ONLINE, FakeLink()
     guarding = asyncio.create_task(local._guard(psutil.Process(process.pid)))
@@ -246,3 +251,22 @@ async def test_a_worker_that_is_there_and_is_wanted_no_more_finishes_what_it_has
         await dismissed.wait()
         await local.stop()
     assert ended == [-signal.SIGTERM]
+
+
+@pytest.mark.parametrize("started_with", ["2", "", None])
+async def test_a_worker_that_was_started_with_other_slots_is_given_those_of_this_start_once(
+    local: LocalWorker, directory: Path, monkeypatch: pytest.MonkeyPatch, started_with: str | None
+) -> None:
+    if started_with is not None:
+        (directory / "parallel").write_text(started_with)
+    given: list[int] = []
+
+    async def resize(slots: int) -> None:
+        given.append(slots)
+        if len(given) == 1:
+            raise Conflict("server is not attached")
+
+    monkeypatch.setattr(local, "_resize", resize)
+    for _ in range(4):
+        await local._size()
+    assert given == [1, 1]
