@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import socket
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urldefrag, urljoin
 
+import httpx2
 import pytest
 
 from farhand_worker.masking import MASK, Masker
@@ -34,6 +39,34 @@ def everything(deployment: Deployment, run_id: str) -> str:
     return "\n".join(shown)
 
 
+def visited(deployment: Deployment, run_id: str) -> dict[str, str]:
+    """What the API answers that needs no more to be known, and the pages that links of the console lead to."""
+    known = {"id": run_id, "run_id": run_id, "name": "leaking"}
+    described = deployment.get("/openapi.json")["paths"]
+    paths = [path for path, methods in described.items() if "get" in methods]
+    answered = [path for path in paths if known.keys() >= set(re.findall(r"{(\w+)}", path))]
+    ahead = {deployment.url + path.format(**known) for path in answered if not path.endswith("/stream")}
+    found: dict[str, str] = {}
+    with httpx2.Client(follow_redirects=True, trust_env=False) as visitor:
+        link = deployment.post("/signin-links", {"role": "admin"})["path"]
+        ahead.add(str(visitor.get(f"{deployment.url}/{link}").url))
+        while ahead:
+            url = ahead.pop()
+            answer = visitor.get(url)
+            found[url] = answer.text
+            if "html" in answer.headers.get("content-type", ""):
+                ahead |= set(_links(answer, deployment.url)) - found.keys()
+    return found
+
+
+def _links(page: httpx2.Response, below: str) -> Iterator[str]:
+    """Where a page leads, but to what other flows have done."""
+    for to in re.findall(r'href="([^"]+)"', page.text):
+        url, _ = urldefrag(urljoin(str(page.url), html.unescape(to)))
+        if url.startswith(f"{below}/") and ("flow" not in url or "leaking" in url):
+            yield url
+
+
 def received(listener: socket.socket, into: list[bytes]) -> None:
     connection, _ = listener.accept()
     with connection:
@@ -41,7 +74,8 @@ def received(listener: socket.socket, into: list[bytes]) -> None:
 
 
 @pytest.mark.fault("2.31")
-def test_a_secret_is_in_no_log_no_result_and_no_file(deployed_secret: Deployment) -> None:
+def test_a_secret_is_in_no_log_no_result_no_file_and_on_no_page(deployed_secret: Deployment) -> None:
+    """B109: what is masked in one place is masked in all."""
     deployment = deployed_secret
     mask = Masker()
     mask.add(VALUE)
@@ -60,6 +94,9 @@ def test_a_secret_is_in_no_log_no_result_and_no_file(deployed_secret: Deployment
     assert lines.count(MASK) == 2, "split over two writes, here and in a child"
     assert f"logged {MASK}" in lines
     assert not mask.finds(everything(deployment, run_id))
+    pages = visited(deployment, run_id)
+    assert {f"{deployment.url}/runs/{run_id}", f"{deployment.url}/api/v1/secrets"} <= pages.keys()
+    assert [url for url, text in pages.items() if mask.finds(text)] == []
 
 
 @pytest.mark.fault("2.31")

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from farhand_worker.hosting import filled, variable_of
-from farhand_worker.listening import Listener, Place, choose, is_free, is_still, parse, place_of
+from farhand_worker.listening import Listener, Place, choose, is_free, is_still, parse, place_of, until_free
 from farhand_worker.probing import unwell
 
 pytestmark = pytest.mark.anyio
@@ -132,3 +132,14 @@ async def test_a_port_that_nobody_has_refuses() -> None:
     found = await unwell("127.0.0.1", port, "/health", 5)
     assert found is not None
     assert found.reason == "health_refused"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+async def test_a_start_waits_for_its_port_to_be_let_go_of_and_not_for_ever() -> None:
+    """B039: a start that finds the port still held by the one before it would be taken for a failed one."""
+    with socket.create_server(("127.0.0.1", 0)) as before:
+        port = before.getsockname()[1]
+        waiting = asyncio.ensure_future(until_free(port, 3600))
+        await until_free(port, 0.2)
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 10)

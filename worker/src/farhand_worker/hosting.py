@@ -22,7 +22,7 @@ from .clock import wall_now
 from .engine import Command, Ended, Engine
 from .fates import exit_of, fate_of
 from .host import Host
-from .listening import Place, free_port, is_free, is_still, place_of
+from .listening import Place, free_port, is_still, place_of, until_free
 from .preparing import code_tree
 from .probing import Unwell, unwell
 from .protocol import (
@@ -44,7 +44,6 @@ from .transfer import Claim
 TAIL_CHARS = 4096
 LINE_CHARS = 300
 SLOW_START = "slow_start"
-_LOOK_S = 0.1
 _LOOKS_BETWEEN_BEATS = 10
 _PLACE = re.compile(r"\{(port|weights|code)\}")
 _log = logging.getLogger("farhand.worker")
@@ -124,7 +123,7 @@ class Hosted:
         weights = await host.cache.blob(service.weights, self.claim) if service.weights else None
         secrets = [await self._secret(name) for name in self._declared]
         port = service.port or free_port()
-        await self._wait_for(port)
+        await until_free(port, host.times.margin_s)  # if it is not by then, the service will say so itself
         self._scratch.mkdir(exist_ok=True)
         known = {"port": str(port), "weights": str(weights or ""), "code": str(code or "")}
         environ = {name: filled(value, known) for name, value in service.env.items()}
@@ -166,12 +165,6 @@ class Hosted:
             self._place = Place(None)
             if self._killing is not None:
                 self._killing.cancel()
-
-    async def _wait_for(self, port: int) -> None:
-        """Whoever held the port may be about to let go of it; if not, the service will say so itself."""
-        until = self._loop.time() + self._host.times.margin_s
-        while not is_free(port) and self._loop.time() < until:  # noqa: ASYNC110 - ports do not tell
-            await asyncio.sleep(_LOOK_S)
 
     # ------------------------------------------------------------ how it is
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import sys
@@ -11,6 +12,7 @@ from .trees import parents
 
 LINUX = sys.platform.startswith("linux")
 _LISTENS = "0A"
+_LOOK_S = 0.1
 _TABLES = (("/proc/net/tcp", socket.AF_INET), ("/proc/net/tcp6", socket.AF_INET6))
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -69,6 +71,14 @@ def is_still(place: Place, port: int) -> bool:
 def is_free(port: int) -> bool:
     """Whether nobody listens on the port, as far as this machine tells."""
     return not (LINUX and listeners(port))
+
+
+async def until_free(port: int, within_s: float) -> None:
+    """Wait for whoever has the port to let go of it, for so long at most."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + within_s
+    while not is_free(port) and loop.time() < end:  # noqa: ASYNC110 - ports do not tell
+        await asyncio.sleep(_LOOK_S)
 
 
 def free_port() -> int:
