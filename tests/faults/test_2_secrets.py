@@ -40,7 +40,7 @@ def everything(deployment: Deployment, run_id: str) -> str:
 
 
 def visited(deployment: Deployment, run_id: str) -> dict[str, str]:
-    """What the API answers that needs no more to be known, and the pages that links of the console lead to."""
+    """What the API answers that needs no more to be known, and pages that links of the console lead to."""
     known = {"id": run_id, "run_id": run_id, "name": "leaking"}
     described = deployment.get("/openapi.json")["paths"]
     paths = [path for path, methods in described.items() if "get" in methods]
