@@ -133,6 +133,8 @@ class FakeServer:
         self.attends = True
         self.tells_digest = True
         self.gets: list[str] = []
+        self.gives = asyncio.Event()
+        self.gives.set()
         self.answers_beats = True
         self.acknowledges = True
         self.cancelling: set[str] = set()
@@ -296,6 +298,7 @@ class FakeServer:
             status, content, told = 206, content[:1], f"Farhand-Digest: {digest_of(content)}\r\n"
         elif method == "GET":
             self.gets.append(path)
+            await self.gives.wait()
         writer.write(f"HTTP/1.1 {status} X\r\n{told}Content-Length: {len(content)}\r\n\r\n".encode())
         writer.write(b"" if method == "HEAD" else content)
         await writer.drain()

@@ -231,6 +231,52 @@ async def test_an_engine_gets_a_blob_as_a_verified_file(server: FakeServer, agen
     assert (await server.ended("k"))[1]["value"]["text"] == "true"
 
 
+@pytest.mark.parametrize(("size", "here"), [(8, True), (2**30, False)])
+async def test_a_job_is_handed_over_with_small_arguments_and_before_large_ones(
+    server: FakeServer, agent: AgentProcess, size: int, here: bool
+) -> None:
+    await server.assign("warm")
+    await server.ended("warm")
+    digest = digest_of(b"an input")
+    server.blobs[digest] = b"an input"
+    server.gives.clear()
+    named = {"enc": "json", "digest": digest, "size": size}
+    await server.assign("j", "value = job['args_path'] is not None", lease=2, args=named)
+    await until(lambda: any(digest in path for path in server.gets), "its arguments are asked for")
+    if here:
+        server.gives.set()
+    _, body = await server.ended("j", lease=2)
+    assert json.loads(body["value"]["text"]) == here
+    server.gives.set()
+
+
+async def test_of_arguments_that_do_not_come_the_engine_is_told(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    digest = digest_of(b"lost")
+    asks = f"value = 'error' in ask('blob', {{'digest': '{digest}', 'read': True}})"
+    await server.assign("j", asks, args={"enc": "json", "digest": digest, "size": 8})
+    assert (await server.ended("j"))[1]["value"]["text"] == "true"
+
+
+async def test_a_job_that_is_cancelled_while_its_arguments_come_does_not_begin(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    await server.assign("warm")
+    await server.ended("warm")
+    digest = digest_of(b"an input")
+    server.blobs[digest] = b"an input"
+    server.gives.clear()
+    await server.assign("j", lease=2, args={"enc": "json", "digest": digest, "size": 8})
+    await until(lambda: any(digest in path for path in server.gets), "its arguments are asked for")
+    await server.cancel("j", lease=2)
+    await server.ended("j", lease=2)
+    assert server.record("j", 2).events["engine"] == []
+    server.gives.set()
+    await server.assign("k", lease=3)
+    await server.ended("k", lease=3)
+
+
 async def test_requests_and_outcomes_pass_through(server: FakeServer, agent: AgentProcess) -> None:
     await server.assign(
         "j", "log(str(ask('checkpoints', {'after': 0})['body']['more'])); value = outcomes.get()"

@@ -15,8 +15,9 @@ from .transfer import Claim
 
 Header = Dict[str, Any]
 
-_IN_LINE_BYTES_MAX = 16 * 1024 * 1024
-"""A larger argument is not fetched before its job's turn, which may come on another machine."""
+_SOON_HERE_BYTES_MAX = 16 * 1024 * 1024
+"""A larger argument is not fetched before its job's turn, which may come on another machine, and no engine
+waits for it before it is given the job."""
 
 
 class Asking:
@@ -29,6 +30,7 @@ class Asking:
         self.engine: Optional[Engine] = None
         self._requests: Dict[str, Tuple[Any, Request]] = {}
         self._named: Set[str] = set()
+        self._coming: Dict[str, asyncio.Task[None]] = {}
         self._at_hand: Dict[str, Path] = {}
         self._tasks: Set[asyncio.Task[None]] = set()
 
@@ -59,12 +61,23 @@ class Asking:
         digest = value.get("digest") if isinstance(value, dict) else None
         if isinstance(digest, str) and digest not in self._named:
             self._named.add(digest)
-            self._beside(self._fetch_ahead(digest))
+            coming = self._coming[digest] = self._beside(self._fetch_ahead(digest))
+            coming.add_done_callback(lambda _: self._coming.pop(digest, None))
 
     def fetch_in_line(self, value: Any) -> None:
         """The same of the arguments of a job that waits for its turn, unless they are too large for that."""
-        if isinstance(value, dict) and value.get("size", 0) <= _IN_LINE_BYTES_MAX:
+        if isinstance(value, dict) and value.get("size", 0) <= _SOON_HERE_BYTES_MAX:
             self.fetch_value(value)
+
+    def coming_soon(self, value: Any) -> Optional[asyncio.Task[None]]:
+        """What brings a Value, fetched from now on, if that is not here and worth waiting for.
+
+        A job that is handed over with its arguments need not ask for them, and begins when it can.
+        """
+        self.fetch_value(value)
+        if not self._coming or not isinstance(value, dict) or value.get("size", 0) > _SOON_HERE_BYTES_MAX:
+            return None
+        return self._coming.get(value.get("digest", ""))
 
     def at_hand(self, value: Any) -> Optional[str]:
         """The path of what has been fetched of a Value; the engine need not ask for it."""
@@ -115,10 +128,11 @@ class Asking:
         else:
             self._answer(identity, body={"path": str(path)})
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+    def _beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _answer(self, identity: Any, **answer: Any) -> None:
         if self.engine is not None:

@@ -65,7 +65,7 @@ class Attempt:
         self._bells = Bells(self.reports, lambda: host.wake_now(self))
         self._asking = Asking(host, assign, self.claim)
         self._preparation = Preparation(
-            host, assign, self.claim, self, lambda: self._asking.fetch_value(assign.args)
+            host, assign, self.claim, self, lambda: self._asking.coming_soon(assign.args)
         )
 
     @property

@@ -50,7 +50,7 @@ def key_of(host: Host, assign: Assign) -> Key:
 
 
 class Preparation:
-    """Of one attempt. ``fetch_args`` begins to fetch what its arguments name."""
+    """Of one attempt. ``fetch_args`` begins to fetch what its arguments name, and gives what is soon here."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Preparation:
         assign: Assign,
         claim: Claim,
         occupant: Occupant,
-        fetch_args: Callable[[], None],
+        fetch_args: Callable[[], Optional[asyncio.Task[None]]],
     ) -> None:
         self._host = host
         self._assign = assign
@@ -72,13 +72,12 @@ class Preparation:
     def at_hand(self) -> Optional[Engine]:
         """The same at once, where there is a warm engine and the code is here; most short jobs find both."""
         host, assign = self._host, self._assign
-        if host.checkout is not None or assign.kind == IMPORT:
+        if self._fetch_args() is not None or host.checkout is not None or assign.kind == IMPORT:
             return None
         bundle = host.cache.bundle_at_hand(assign.bundle)
         engine = None if bundle is None else host.pool.warm(key_of(host, assign), self._occupant)
         if bundle is None or engine is None:
             return None
-        self._fetch_args()
         self.bundle = bundle
         try:
             self._take_scratch()
@@ -126,10 +125,12 @@ class Preparation:
 
     async def _fetch_code(self) -> None:
         host, assign = self._host, self._assign
-        self._fetch_args()
+        arriving = self._fetch_args()
         self.bundle = await code_tree(host, assign, self._claim)
         if assign.kind == IMPORT and assign.fingerprint:
             self.manifest = await host.cache.blob(assign.fingerprint, self._claim)
+        if arriving is not None:  # should it not come, the engine that asks for it is told
+            await asyncio.wait({arriving})
         self._take_scratch()
 
     def _take_scratch(self) -> None:
