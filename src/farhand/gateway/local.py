@@ -72,7 +72,7 @@ class LocalWorker(Service):
         self._files = files
         self._directory = home / "local"
         self._started_with = self._directory / "parallel"
-        """With how many slots the worker was started, or a later server: a person may have given it others."""
+        """With how many slots it was started, or by a later server: a person may have given it others."""
         self._url = url
         self._token = token
         self._parallel = parallel
