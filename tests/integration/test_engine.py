@@ -147,6 +147,13 @@ def test_prints_reach_the_log_once_and_print_to_a_file_does_not(begin: Begin) ->
     assert b"child\n" in agent.raw
 
 
+def test_what_c_code_prints_is_there_when_its_job_has_ended(begin: Begin) -> None:
+    """B106: in the log of that job, and not of one that comes much later."""
+    agent = begin("import ctypes\n@flow\ndef main():\n    ctypes.CDLL(None).printf(b'from C\\n')\n")
+    agent.run("pipeline:main")
+    assert b"from C\n" in agent.drain()
+
+
 def test_a_forked_child_prints_to_the_descriptor_and_records_nothing(begin: Begin) -> None:
     """B106: as the children of multiprocessing and joblib do."""
     agent = begin(

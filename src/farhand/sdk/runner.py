@@ -22,6 +22,7 @@ from .futures import Future
 from .importcheck import check_import
 from .interrupts import interrupter, is_interruption
 from .limits import IMPORT, SPOOL_BYTES_MAX
+from .native import native_output
 from .output import streams
 from .placing import Placer
 from .pool import Pool
@@ -140,6 +141,7 @@ class Job:
         if self._run.calls:
             self._end_calls(failed=result["state"] != "completed")
         streams.finish_all()
+        native_output.flush()
         alone = end_descendants() and not threads_remain(before.threads) and not self._run.abandoned
         if not self.stopped:
             self._tell(result, digests, alone)
