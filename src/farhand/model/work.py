@@ -61,7 +61,8 @@ class Job:
 
     ``nested`` names the flow, called inside of the run, that it belongs to or is: ``key``, ``flow``, ``id``.
     ``behind`` is set where it shares a slot with jobs that were handed over before it, and begins after them:
-    the lease that the slot was taken under.
+    the lease that the slot was taken under. ``leased_at`` is when it was handed over last, ``checkout`` the
+    branch and commit of the worker's own code then, where it runs in a checkout.
     """
 
     id: str
@@ -99,6 +100,8 @@ class Job:
     fingerprint: str = ""
     git: str = ""
     behind: int | None = None
+    leased_at: float = 0.0
+    checkout: str = ""
 
     @property
     def line(self) -> int:

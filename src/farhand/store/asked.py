@@ -18,7 +18,7 @@ from .calls import Asking, called_by, listed
 from .changes import Changes, Leased
 from .claims import Claim
 from .guard import Connection
-from .leases import Room, add_attempts, lease_numbers, leased_as, place_of
+from .leases import Room, lease_numbers, leased_as, place_of
 from .rows import JOBS, TASK_RUNS
 from .run_blobs import digests_of, name_blobs
 
@@ -67,7 +67,7 @@ def place_asked(
     if place is None:
         return None
     (given,) = lease_numbers(connection, 1)
-    columns = leased_as(call, claim.worker, given, place)
+    columns = leased_as(call, claim.worker, given, place, now, claim.git)
     held = JOBS.changed(call, {**columns, "state": advance(JOB, call.state, "leased")})
     task = TaskRun(
         parent.run, event.key, place_number, event.name, "queued", event.scope, event.index, held.attempt,
@@ -75,7 +75,6 @@ def place_asked(
     )  # fmt: skip
     connection.execute(JOBS.insert, JOBS.dump(held))
     connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(task))
-    add_attempts(connection, [(held, claim.git)], now)
     if digests := digests_of(event.args):
         name_blobs(connection, parent.run, digests)
     return Changes(streams=(parent.run,)), Leased(held, None, 0)

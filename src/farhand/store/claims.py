@@ -15,7 +15,7 @@ from ..resources import Capacity
 from .changes import Effects, Leased
 from .guard import Connection
 from .handovers import follow_call, hand_over, hand_over_together, leased, load_queued, show_calls, take_runs
-from .leases import Room, add_attempts, lease_numbers, leased_as, place_of
+from .leases import Room, lease_numbers, leased_as, place_of
 from .placements import Placements
 from .rows import JOBS
 
@@ -84,7 +84,7 @@ class _Settlement:
         self._numbers = range(0)
         self._retrying = set[str]()
         self._runs: dict[str, Run | None] = {}
-        self._together: list[tuple[Job, str]] = []
+        self._together: list[Job] = []
 
     def settled(self) -> tuple[Leased | None, ...]:
         """What came of each."""
@@ -109,14 +109,14 @@ class _Settlement:
         place = place_of(self._connection, job, room, claim.capacity, claim.fell_back, behind)
         if place is None or not (alone or place["behind"] is not None):
             return None
-        columns = leased_as(job, claim.worker, self._number(), place)
+        columns = leased_as(job, claim.worker, self._number(), place, self._now, claim.git)
         held = JOBS.changed(job, {**columns, "state": advance(JOB, job.state, "leased")})
         room.add(held, written=not together)
         self._effects.enqueued.pop(job.id, None)
         if together:
-            self._together.append((held, claim.git))
+            self._together.append(held)
         else:
-            self._runs[job.id] = hand_over(self._connection, job, columns, self._now, claim.git)
+            self._runs[job.id] = hand_over(self._connection, job, columns, self._now)
         return held
 
     def _job_of(self, claim: Claim) -> Job | None:
@@ -141,14 +141,13 @@ class _Settlement:
         """Write the leases that are made together."""
         if not self._together:
             return
-        calls = [job for job, _ in self._together if job.kind == "call"]
-        runs = [job for job, _ in self._together if job.kind == "run"]
+        calls = [job for job in self._together if job.kind == "call"]
+        runs = [job for job in self._together if job.kind == "run"]
         queued = [job for job in calls if not self._placements.lease(job)]
         self._placements.flush()
         hand_over_together(self._connection, [*queued, *runs])
         show_calls(self._connection, queued)
         self._runs |= take_runs(self._connection, runs, self._now)
-        add_attempts(self._connection, self._together, self._now)
         for job in calls:
             if job.nested is not None:
                 follow_call(self._connection, job, self._now)

@@ -18,17 +18,16 @@ from .guard import Connection
 from .moves import Note, add_notes, moved_run, noted
 from .rows import JOBS, RUNS, Row, optional_json
 from .run_blobs import digests_of, name_blobs
-from .whole_ends import WholeEnds
+from .whole_ends import HANDED, Handed, WholeEnds
 
 _FIND = (
-    f"SELECT j.id, j.lease, j.worker, j.settings, {RUNS.of('r')}"
+    f"SELECT {HANDED}, j.settings, {RUNS.of('r')}"
     " FROM jobs j JOIN runs r ON r.id = j.run"
     " WHERE j.kind = 'run' AND j.state = 'leased' AND j.attempt = 1"
     " AND r.state = 'starting' AND r.started_at IS NULL AND r.retry_of IS NULL"
     " AND NOT EXISTS (SELECT 1 FROM recorded c WHERE c.job = j.id AND c.lease = j.lease AND c.source = ?)"
     " AND j.id IN"
 )
-_RUN_AT = 4
 _NOTES_MAX = 100
 """So many rows of the event log are written by one statement."""
 
@@ -49,18 +48,20 @@ class Completions:
         ids = tuple(dict.fromkeys(jobs))
         marks = ", ".join("?" * len(ids))
         rows = self._connection.execute(f"{_FIND} ({marks})", (source, *ids)).fetchall()
-        return {row[0]: row for row in rows if not JOBS.read("settings", row[3]).hooks}
+        return {row[1]: row for row in rows if not JOBS.read("settings", row[7]).hooks}
 
     def add(self, row: Row, events: Sequence[Any]) -> None:
         """One has ended."""
-        job, lease, worker, _, *columns = row
-        run, start, end = RUNS.load(columns), events[0], events[-1]
+        handed = Handed(*row[:7])
+        run, start, end = RUNS.load(row[8:]), events[0], events[-1]
         if len(events) > 2:
             self._stream(run.id, events[1:-1])
-        at, reason = self._ends.add(job, lease, events), end.reason or end.state
+        at, reason = self._ends.add(handed, events), end.reason or end.state
         name = run.name if start.name is None else start.name
-        self._move(run, worker, reason, end, name=name, host=start.host, started_at=start.at, ended_at=at)
-        self._effects.released.append((job, int(lease), worker))
+        self._move(
+            run, handed.worker, reason, end, name=name, host=start.host, started_at=start.at, ended_at=at
+        )
+        self._effects.released.append((handed.job, int(handed.lease), handed.worker))
         if digests := digests_of(end.value):
             name_blobs(self._connection, run.id, digests)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ..lifecycle import RETURNED, Ending, Standing, Verdict, conclude
 from ..model import SERVICE, Job, Json, Run
 from . import nested, service_jobs
+from .attempts import change_attempt
 from .changes import Effects, PlacedOutcome
 from .closing import Outcome, call_error, close_called, close_calls, close_tasks, follow_call, left_behind
 from .guard import Connection
@@ -19,7 +20,6 @@ from .hooks import HOOK, queue_hooks, queue_hooks_of_called
 from .machines import machines_lost
 from .moves import (
     Unwritten,
-    change_attempt,
     load_run,
     move_call,
     move_job,

@@ -10,7 +10,6 @@ from ..model import SERVICE, Job, Run
 from . import nested, service_jobs
 from .changes import Effects, Leased
 from .guard import Connection
-from .leases import add_attempts
 from .moves import add_notes, load_run, move_job, move_run, moved_run, noted
 from .rows import JOBS, RUNS
 from .tasks import count_kept
@@ -30,10 +29,9 @@ def load_queued(connection: Connection, ids: Sequence[str]) -> dict[str, tuple[J
     return {job.id: (job, row[0] is not None) for row in rows for job in [JOBS.load(row[1:])]}
 
 
-def hand_over(connection: Connection, job: Job, columns: dict[str, Any], now: float, git: str) -> Run | None:
+def hand_over(connection: Connection, job: Job, columns: dict[str, Any], now: float) -> Run | None:
     """Write the lease of a job by itself; its run, where it is the run's own."""
     job = move_job(connection, job, "leased", **columns)
-    add_attempts(connection, [(job, git)], now)
     if job.kind == SERVICE:
         service_jobs.handed_over(connection, job, job.worker or "", now)
         return None
@@ -53,9 +51,19 @@ def hand_over_together(connection: Connection, jobs: Sequence[Job]) -> None:
         return
     moved = connection.executemany(
         "UPDATE jobs SET state = 'leased', lease = ?, worker = ?, attempt = ?, started_at = NULL,"
-        " devices = ?, behind = ? WHERE id = ? AND state = 'queued' AND lease IS NULL",
+        " leased_at = ?, checkout = ?, devices = ?, behind = ?"
+        " WHERE id = ? AND state = 'queued' AND lease IS NULL",
         [
-            (job.lease, job.worker, job.attempt, JOBS.value("devices", job.devices), job.behind, job.id)
+            (
+                job.lease,
+                job.worker,
+                job.attempt,
+                job.leased_at,
+                job.checkout,
+                JOBS.value("devices", job.devices),
+                job.behind,
+                job.id,
+            )
             for job in jobs
         ],
     )

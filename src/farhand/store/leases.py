@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from ..lifecycle import JOB, may_advance
-from ..model import SERVICE, Ask, Attempt, Job
+from ..model import SERVICE, Ask, Job
 from ..placement import without_preference
 from ..resources import (
     ONE_SLOT,
@@ -21,7 +20,7 @@ from ..resources import (
     taken,
 )
 from .guard import Connection
-from .rows import ATTEMPTS, JOBS
+from .rows import JOBS
 
 RESERVED = 64
 """So many lease numbers are taken from the store at once."""
@@ -151,34 +150,16 @@ def place_of(
     return {"devices": devices, "behind": behind}
 
 
-def columns_of_lease(
-    connection: Connection, job: Job, worker: str, capacity: Capacity, fell_back: bool
-) -> dict[str, Any] | None:
-    """What a new lease of its own makes of a job; None where `Jobs.lease` says so."""
-    place = place_of(connection, job, Room(connection, worker), capacity, fell_back)
-    return None if place is None else leased_as(job, worker, lease_numbers(connection, 1)[0], place)
-
-
-def leased_as(job: Job, worker: str, lease: int, place: dict[str, Any]) -> dict[str, Any]:
+def leased_as(
+    job: Job, worker: str, lease: int, place: dict[str, Any], now: float, checkout: str
+) -> dict[str, Any]:
     """The columns of a job that is handed over, but for its state."""
-    return {"lease": lease, "worker": worker, "attempt": job.attempt + 1, "started_at": None, **place}
-
-
-def add_attempts(connection: Connection, jobs: Iterable[tuple[Job, str]], now: float) -> None:
-    """The attempts that the leases of several jobs are, each with the state of the worker's own checkout."""
-    connection.executemany(ATTEMPTS.insert, [_attempt(job, now, git) for job, git in jobs])
-
-
-def _attempt(job: Job, now: float, git: str) -> tuple[Any, ...]:
-    return ATTEMPTS.dump(
-        Attempt(
-            job.lease or 0,
-            job.id,
-            job.run,
-            job.attempt,
-            job.worker or "",
-            now,
-            fingerprint=job.fingerprint,
-            git=git or job.git,
-        )
-    )
+    return {
+        "lease": lease,
+        "worker": worker,
+        "attempt": job.attempt + 1,
+        "started_at": None,
+        "leased_at": now,
+        "checkout": checkout,
+        **place,
+    }

@@ -164,12 +164,6 @@ def _write_job(connection: Connection, stored: Job, columns: dict[str, Any]) -> 
         raise IllegalTransition(f"job {stored.id} is no longer {stored.state} under lease {stored.lease}")
 
 
-def change_attempt(connection: Connection, job: Job, **columns: Any) -> None:
-    """Write columns of the attempt that the job's lease is."""
-    names = ", ".join(f"{name} = ?" for name in columns)
-    connection.execute(f"UPDATE attempts SET {names} WHERE lease = ?", (*columns.values(), job.lease))
-
-
 def move_call(connection: Connection, job: Job, to: str, **columns: Any) -> TaskRun | None:
     """The task run of a placed call, now in state ``to``; None when it has ended already."""
     columns["state"] = to

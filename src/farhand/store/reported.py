@@ -23,6 +23,7 @@ from farhand_worker.protocol import (
 from ..lifecycle import JOB, RETURNED, Ending, advance
 from ..model import SERVICE, Job, TaskRun
 from . import nested, service_jobs
+from .attempts import change_attempt
 from .batch import STREAMED, STREAMING, Batch, ending_of, unexpected
 from .calls import place_call, placed_before
 from .changes import Effects, Unfit
@@ -31,7 +32,6 @@ from .guard import Connection
 from .moves import (
     Unwritten,
     add_event,
-    change_attempt,
     change_job,
     load_run,
     move_call,

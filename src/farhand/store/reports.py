@@ -21,6 +21,7 @@ from ..errors import StaleLease
 from ..lifecycle import SENT_AHEAD, Ending
 from .answers import Answer
 from .asked import looks_asked, place_asked
+from .attempts import change_attempt, unheard_of
 from .changes import Changes, Effects, Recorded
 from .claims import Claim, settle_claims
 from .completions import Completions
@@ -97,12 +98,17 @@ class Reports:
 
     async def mark_overlap(self, worker: str, leases: list[int]) -> None:
         """These attempts of a worker ran on while no server was heard: others may have overlapped."""
-        await self._database.write(
-            lambda connection: connection.executemany(
+
+        def write(connection: Connection) -> None:
+            for job in unheard_of(connection, "worker = ?", (worker,)):
+                if job.lease in leases:
+                    change_attempt(connection, job, overlap_possible=True)
+            connection.executemany(
                 "UPDATE attempts SET overlap_possible = 1 WHERE lease = ? AND worker = ?",
                 [(lease, worker) for lease in leases],
             )
-        )
+
+        await self._database.write(write)
 
     async def end(self, job_id: str, lease: int, ending: Ending, now: float) -> Changes | None:
         """End a lease from the server's side; None when it is not the job's current one."""
@@ -258,7 +264,7 @@ def _record_together(ends: Returns | Completions, reports: list[Report], worker:
     done = set[str]()
     for report in reports:
         row = known.get(report.job)
-        if row is not None and row[1] == report.lease and worker in (None, row[2]):
+        if row is not None and row[0] == report.lease and worker in (None, row[3]):
             ends.add(row, report.events)
             done.add(report.job)
     ends.flush()

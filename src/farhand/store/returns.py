@@ -19,12 +19,12 @@ from .guard import Connection
 from .nested import open_ids
 from .rows import Row, from_json, optional_json
 from .run_blobs import digests_of, name_blobs
-from .whole_ends import ATTEMPT, WholeEnds, attempt_row
+from .whole_ends import ATTEMPT, CODE, HANDED, Handed, WholeEnds, attempt_row
 
 _STREAMED = frozenset({Log, Metric, Progress, Artifact})
 
 _FIND = (
-    "SELECT j.id, j.lease, j.worker, j.run, j.key, j.name, j.parent_job, j.nested, t.scope, t.place"
+    f"SELECT {HANDED}, j.key, j.name, j.parent_job, j.nested, t.scope, t.place"
     " FROM jobs j JOIN task_runs t ON t.run = j.run AND t.key = j.key"
     " WHERE j.kind = 'call' AND j.state = 'leased' AND j.attempt = 1 AND t.state = 'queued'"
     " AND NOT EXISTS (SELECT 1 FROM recorded c WHERE c.job = j.id AND c.lease = j.lease AND c.source = ?)"
@@ -43,7 +43,7 @@ _ALONE = (
     " AND EXISTS"
     " (SELECT 1 FROM task_runs t WHERE t.run = jobs.run AND t.key = jobs.key AND t.state = 'queued')"
     " AND NOT EXISTS (SELECT 1 FROM recorded c WHERE c.job = ? AND c.lease = ? AND c.source = ?)"
-    " RETURNING run, key, name, parent_job"
+    f" RETURNING run, {CODE}, key, name, parent_job"
 )
 """What `_FIND` finds is ended as it is found, where there is one of it and no more is to be known."""
 
@@ -62,14 +62,14 @@ def end_alone(
         return None
     advance(JOB, advance(JOB, "leased", "running"), "ended")
     advance(TASK, advance(TASK, "queued", "running"), "completed")
-    ((run, key, name, parent),) = rows
+    ((run, *code, key, name, parent),) = rows
     at = float(max(end.at, start.at))
     told = connection.execute(
         f"{_TASK} RETURNING scope, place", (start.at, at, optional_json(end.value), run, key)
     ).fetchall()
     if len(told) != 1:
         raise IllegalTransition(f"call {key} of run {run} is no longer as it was read")
-    connection.execute(ATTEMPT, attempt_row(lease, events, at))
+    connection.execute(ATTEMPT, attempt_row(Handed(lease, job, run, worker, *code), events, at))
     if digests := digests_of(end.value):
         name_blobs(connection, run, digests)
     ((scope, place),) = told
@@ -128,18 +128,20 @@ class Returns:
         ids = tuple(dict.fromkeys(jobs))
         marks = ", ".join("?" * len(ids))
         rows = self._connection.execute(f"{_FIND} ({marks})", (source, *ids)).fetchall()
-        return {row[0]: row for row in rows if row[7] is None or from_json(row[7]).get("key") != row[4]}
+        return {row[1]: row for row in rows if row[10] is None or from_json(row[10]).get("key") != row[7]}
 
     def add(self, row: Row, events: Sequence[Any]) -> None:
         """One has ended."""
-        job, lease, worker, run, key, name, parent, nested, scope, place = row
+        handed = Handed(*row[:7])
+        key, name, parent, nested, scope, place = row[7:]
+        run = handed.run
         start, end = events[0], events[-1]
         if len(events) > 2:
             self._stream(run, events[1:-1], nested is not None)
-        at = self._ends.add(job, lease, events)
+        at = self._ends.add(handed, events)
         self._tasks.append((start.at, at, optional_json(end.value), run, key))
         effects = self._effects
-        effects.released.append((job, int(lease), worker))
+        effects.released.append((handed.job, int(handed.lease), handed.worker))
         effects.streams.add(run)
         if digests := digests_of(end.value):
             name_blobs(self._connection, run, digests)

@@ -10,13 +10,14 @@ from ..errors import IllegalTransition
 from ..lifecycle import JOB, RUN, RUN_INITIAL, advance, is_terminal
 from ..model import Attempt, AuditEntry, Job, Page, Run
 from .answers import Answer
+from .attempts import attempt_of, unheard_of
 from .audit import add_entry
 from .changes import Changes, Effects, Leased
 from .claims import Claim
 from .closing import cancel_run
 from .database import Database
 from .guard import Connection, Variants
-from .leases import add_attempts, columns_of_lease
+from .leases import Room, lease_numbers, leased_as, place_of
 from .moves import add_notes, moved_run, note_run, noted
 from .nested import Part, part_of
 from .retention import NOT_DELETED
@@ -138,14 +139,20 @@ class Runs:
 
         A flow that was called inside of a run has a job only if it was placed.
         """
-        sql = (
-            f"SELECT {ATTEMPTS.columns} FROM attempts WHERE job = (SELECT max(jobs.id) FROM runs"
+        of_run = (
+            "SELECT max(jobs.id) FROM runs"
             " JOIN jobs ON jobs.run = coalesce(runs.root, runs.id) AND jobs.key = runs.key"
-            " WHERE runs.id = ?) ORDER BY number"
+            " WHERE runs.id = ?"
         )
-        return await self._database.read(
-            lambda connection: [ATTEMPTS.load(row) for row in connection.execute(sql, (run_id,)).fetchall()]
-        )
+        heard_of = f"SELECT {ATTEMPTS.columns} FROM attempts WHERE job = ? ORDER BY number"
+
+        def read(connection: Connection) -> list[Attempt]:
+            job = connection.execute(of_run, (run_id,)).fetchone()
+            rows = connection.execute(heard_of, job).fetchall()
+            latest = map(attempt_of, unheard_of(connection, "id = ?", job))
+            return [*map(ATTEMPTS.load, rows), *latest]
+
+        return await self._database.read(read)
 
     async def cancel(self, run_id: str, now: float) -> Changes:
         """Cancel a run and what it started; once more is harmless.
@@ -258,14 +265,15 @@ def create_run(connection: Connection, run: Run, job: Job, seed: Seed | None = N
 
 def _start_leased(connection: Connection, run: Run, job: Job, claim: Claim) -> Leased | None:
     """A new run whose job is handed over as it is stored: no row of it is written twice."""
-    columns = columns_of_lease(connection, job, claim.worker, claim.capacity, claim.fell_back)
-    if columns is None:
+    place = place_of(connection, job, Room(connection, claim.worker), claim.capacity, claim.fell_back)
+    if place is None:
         return None
+    (given,) = lease_numbers(connection, 1)
+    columns = leased_as(job, claim.worker, given, place, run.created_at, claim.git)
     held = JOBS.changed(job, {"state": advance(JOB, job.state, "leased"), **columns})
     message = f"handed to {claim.worker}"
     taken = moved_run(run, "starting", "leased", message, worker=claim.worker, attempt=held.attempt)
     _insert(connection, taken, held)
-    add_attempts(connection, [(held, claim.git)], run.created_at)
     add_notes(connection, [noted(run, run.created_at), noted(taken, run.created_at)])
     return Leased(held, taken, 0)
 

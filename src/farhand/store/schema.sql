@@ -109,7 +109,9 @@ CREATE TABLE jobs (
     block INTEGER NOT NULL DEFAULT 0,
     fingerprint TEXT NOT NULL DEFAULT '',
     git TEXT NOT NULL DEFAULT '',
-    behind INTEGER
+    behind INTEGER,
+    leased_at REAL NOT NULL DEFAULT 0,
+    checkout TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
 CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
@@ -117,6 +119,7 @@ CREATE INDEX jobs_of_run ON jobs (run, key);
 -- A call of a run has one open job, whoever asks for it and however often: its task run's key holds that.
 CREATE INDEX jobs_open ON jobs (run, parent_job) WHERE state <> 'ended' AND kind <> 'run';
 
+-- Attempts that anything was heard of, or that have ended; until then all there is of one is in its job.
 -- `whole` is the last number of the engine's spool where one report told all of it, which ended the attempt.
 CREATE TABLE attempts (
     lease INTEGER PRIMARY KEY,

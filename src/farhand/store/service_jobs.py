@@ -17,10 +17,11 @@ from ..errors import UnknownFlavor
 from ..lifecycle import Ending, ServiceStanding, conclude_service
 from ..model import SERVICE, Job, JobSettings, Json, Run, Service
 from ..sdk.ids import new_id
+from .attempts import change_attempt
 from .changes import Effects
 from .flavors import with_flavor
 from .guard import Connection
-from .moves import LIVE, add_event, change_attempt, change_job, load_job, move_job
+from .moves import LIVE, add_event, change_job, load_job, move_job
 from .rows import JOBS, RUNS
 from .service_moves import load_service, move_service, note_service
 

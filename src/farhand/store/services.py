@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import Conflict
 from ..model import Attempt, Json, Service
+from .attempts import attempt_of, unheard_of
 from .changes import Changes, Effects
 from .database import Database
 from .guard import Connection
@@ -47,11 +48,14 @@ class Services:
             f"SELECT {ATTEMPTS.columns} FROM attempts WHERE job IN (SELECT id FROM jobs WHERE run = ?)"
             " ORDER BY lease DESC LIMIT ?"
         )
-        return await self._database.read(
-            lambda connection: [
-                ATTEMPTS.load(row) for row in connection.execute(sql, (anchor_of(name), limit)).fetchall()
-            ]
-        )
+        anchor = anchor_of(name)
+
+        def read(connection: Connection) -> list[Attempt]:
+            rows = connection.execute(sql, (anchor, limit)).fetchall()
+            latest = map(attempt_of, unheard_of(connection, "run = ?", (anchor,)))
+            return [*latest, *map(ATTEMPTS.load, rows)][:limit]
+
+        return await self._database.read(read)
 
     async def start(self, name: str, now: float) -> Changes:
         """Start a service that was stopped or is down; nothing happens to one that is to run already.

@@ -3,24 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import IllegalTransition
 from ..lifecycle import JOB, advance
 from .guard import Connection
 
+_KNOWN = ("number", "overlap_possible", "lease", "job", "run", "worker", "leased_at", "fingerprint", "git")
+_TOLD = (
+    "started_at", "host", "python", "pid", "environment",
+    "ended_at", "outcome", "reason", "message", "whole",
+)  # fmt: skip
 ATTEMPT = (
-    "UPDATE attempts SET started_at = ?, host = ?, python = ?, pid = ?, environment = ?,"
-    " ended_at = ?, outcome = ?, reason = ?, message = ?, whole = ? WHERE lease = ?"
+    f"INSERT INTO attempts ({', '.join(_KNOWN + _TOLD)}) VALUES (1, 0{', ?' * (len(_KNOWN + _TOLD) - 2)})"
+    f" ON CONFLICT (lease) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _TOLD)}"
 )
+"""Write the first attempt of a job, of which something may have been written already."""
 
 
-def attempt_row(lease: int, events: Sequence[Any], at: float) -> tuple[Any, ...]:
+class Handed(NamedTuple):
+    """What a job has of its attempt, but for its number, which is 1."""
+
+    lease: int
+    job: str
+    run: str
+    worker: str
+    leased_at: float
+    fingerprint: str
+    git: str
+
+
+CODE = "leased_at, fingerprint, CASE WHEN checkout = '' THEN git ELSE checkout END"
+HANDED = (
+    "j.lease, j.id, j.run, j.worker, j.leased_at, j.fingerprint,"
+    " CASE WHEN j.checkout = '' THEN j.git ELSE j.checkout END"
+)
+"""The columns of a job that a `Handed` is of."""
+
+
+def attempt_row(handed: Handed, events: Sequence[Any], at: float) -> tuple[Any, ...]:
     """The values of `ATTEMPT`. How many events there are is what is kept of the spool being recorded."""
     start, end = events[0], events[-1]
     return (
-        start.at, start.host, start.python, start.pid, start.environment,
-        at, end.state, end.reason or end.state, end.message, len(events), lease,
+        *handed, start.at, start.host, start.python, start.pid, start.environment,
+        at, end.state, end.reason or end.state, end.message, len(events),
     )  # fmt: skip
 
 
@@ -32,12 +58,12 @@ class WholeEnds:
         self._attempts: list[tuple[Any, ...]] = []
         self._jobs: list[tuple[Any, ...]] = []
 
-    def add(self, job: str, lease: int, events: Sequence[Any]) -> float:
+    def add(self, handed: Handed, events: Sequence[Any]) -> float:
         """One has ended, as its `Started` and its `Result` say; when, which is not before it began."""
         start, end = events[0], events[-1]
         at = max(end.at, start.at)
-        self._attempts.append(attempt_row(lease, events, at))
-        self._jobs.append((start.at, job, lease))
+        self._attempts.append(attempt_row(handed, events, at))
+        self._jobs.append((start.at, handed.job, handed.lease))
         return float(at)
 
     def flush(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model import Attempt, Worker
+from .attempts import attempt_of, unheard_of
 from .database import Database
 from .guard import Connection
 from .moves import add_event
@@ -141,11 +142,15 @@ class Workers:
             " ORDER BY a.leased_at DESC LIMIT ?"
         )
         keys = (name, since - _DAY_S, since, limit)
-        return await self._database.read(
-            lambda connection: [
-                (ATTEMPTS.load(row[1:]), row[0]) for row in connection.execute(sql, keys).fetchall()
-            ]
-        )
+
+        def read(connection: Connection) -> list[tuple[Attempt, str]]:
+            rows = connection.execute(sql, keys).fetchall()
+            held = unheard_of(connection, "worker = ? AND leased_at > ?", keys[:2])
+            found = [(ATTEMPTS.load(row[1:]), str(row[0])) for row in rows]
+            found += [(attempt_of(job), job.name or job.flow) for job in held]
+            return sorted(found, key=lambda pair: pair[0].leased_at, reverse=True)[:limit]
+
+        return await self._database.read(read)
 
     async def list(self) -> list[Worker]:
         """Every worker by name."""
