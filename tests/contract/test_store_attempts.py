@@ -74,6 +74,6 @@ async def test_one_may_have_overlapped_another_before_anything_was_heard_of_it(s
 
 async def test_one_that_is_given_back_was_none(story: Story) -> None:
     leased = await story.lease(await story.run())
-    await story.report(leased, protocol.Exit("returned", "given back", story.now), source=protocol.AGENT)
+    await story.report(leased, protocol.Exit(story.now, "returned", "it waits long"), source=protocol.AGENT)
     assert (await story.job(leased.job.id)).state == "queued"
     assert await story.store.runs.attempts(leased.job.run) == []
