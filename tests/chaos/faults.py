@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import threading
@@ -11,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.harness.deployment import Deployment, WorkerProgram
-from tests.harness.processes import process_of
+from tests.harness.processes import process_of, send
 from tests.harness.proxy import Proxy
 
 
@@ -64,13 +63,13 @@ def stop_agent(target: Target) -> None:
 def kill_warden(target: Target) -> None:
     """SIGKILL of what starts and ends a worker's engines."""
     with contextlib.suppress(AssertionError, IndexError, ProcessLookupError):
-        os.kill(target.dice.choice(target.workers).warden, signal.SIGKILL)
+        send(target.dice.choice(target.workers).warden, signal.SIGKILL)
 
 
 def kill_engine(target: Target) -> None:
     """SIGKILL of the process that runs user code."""
     with contextlib.suppress(AssertionError, IndexError, ProcessLookupError):
-        os.kill(target.dice.choice(target.dice.choice(target.workers).engines()), signal.SIGKILL)
+        send(target.dice.choice(target.dice.choice(target.workers).engines()), signal.SIGKILL)
 
 
 def cut_link(target: Target) -> None:

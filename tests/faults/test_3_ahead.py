@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.deployment import FAST, TERMINAL, Deployment, deployed
+from tests.harness.processes import send
 from tests.harness.waiting import eventually
 from tests.harness.witnesses import words
 
@@ -73,7 +73,7 @@ def held_up(deployment: Deployment, directory: Path) -> Spread:
 
 def _kill_engine(deployment: Deployment) -> None:
     for engine in deployment.workers["box"].engines():
-        os.kill(engine, signal.SIGKILL)
+        send(engine, signal.SIGKILL)
 
 
 def _kill_agent(deployment: Deployment) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.deployment import FAST, deployed
-from tests.harness.processes import alive, signal_all
+from tests.harness.processes import alive, send, signal_all
 from tests.harness.proxy import TO_SERVER, TO_WORKER, Proxy
 from tests.harness.shop import Shop, Work
 from tests.harness.waiting import eventually
@@ -51,7 +50,7 @@ def test_a_killed_engine_costs_its_run_an_attempt_and_nothing_that_was_done(
     work = shop.working(tmp_path)
     new = set(shop.worker.engines()) - before
     [engine] = new or shop.worker.engines()
-    os.kill(engine, signal.SIGKILL)
+    send(engine, signal.SIGKILL)
     eventually(lambda: not alive(engine), what="it is gone")
     work.ends(attempts=2)
 
@@ -70,7 +69,7 @@ def test_a_killed_agent_costs_its_runs_an_attempt_and_nothing_that_was_done(
 def test_a_killed_warden_costs_its_runs_an_attempt_and_the_agent_goes_on(shop: Shop, tmp_path: Path) -> None:
     work = shop.working(tmp_path)
     agent, engines = shop.worker.pid, shop.worker.engines()
-    os.kill(shop.worker.warden, signal.SIGKILL)
+    send(shop.worker.warden, signal.SIGKILL)
     eventually(lambda: not any(map(alive, engines)), what="the engines end with it")
     work.ends(attempts=2)
     assert shop.worker.pid == agent
@@ -92,11 +91,11 @@ def test_a_worker_killed_with_all_its_processes_comes_back_and_goes_on(shop: Sho
 def test_a_killed_or_frozen_stem_costs_no_run_anything(shop: Shop, tmp_path: Path) -> None:
     work = shop.working(tmp_path)
     engines, stem = shop.worker.engines(), shop.worker.stem
-    os.kill(stem, signal.SIGSTOP)
+    send(stem, signal.SIGSTOP)
     directory = tmp_path / "asked"
     directory.mkdir()
     asked = Work(shop.deployment, directory)  # its engine is asked of the stem, and comes without it
-    os.kill(stem, signal.SIGKILL)
+    send(stem, signal.SIGKILL)
     eventually(lambda: shop.worker.stem not in (0, stem), what="another takes its place")
     assert all(map(alive, engines))
     work.ends(attempts=1)
@@ -110,12 +109,12 @@ def test_a_thawed_agent_does_not_take_an_old_acknowledgement_for_a_new_one(
     """B006: what was answered long ago says nothing of now."""
     work = shop.working(tmp_path)
     engines = shop.worker.engines()
-    os.kill(shop.worker.pid, signal.SIGSTOP)
+    shop.worker.send(signal.SIGSTOP)
     try:
         eventually(lambda: not any(map(alive, engines)), FAST.lease_s * 3, "the warden ended the engines")
         time.sleep(FAST.lease_s * 2)
     finally:
-        os.kill(shop.worker.pid, signal.SIGCONT)
+        shop.worker.send(signal.SIGCONT)
     work.ends(attempts=2)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import pytest
 from farhand.lifecycle import STARTS_MAX
 from tests.harness.deployment import FAST, Deployment, deployed
 from tests.harness.kept import Kept
-from tests.harness.processes import alive, descendants
+from tests.harness.processes import alive, descendants, send
 from tests.harness.waiting import eventually, throughout
 
 ODD = "\"'\n$(touch gone) `id` ; & | " + "x" * 300
@@ -61,7 +60,7 @@ def test_a_task_uses_a_service_on_a_worker_which_takes_no_slot(kept: Kept) -> No
 
 def test_a_killed_process_is_started_again_and_says_how_it_ended(kept: Kept) -> None:
     first = kept.pid("web")
-    os.kill(first, signal.SIGKILL)
+    send(first, signal.SIGKILL)
     assert kept.pid("web", but=first)
     assert any("the service was ended by signal 9" in line for line in kept.lines("web"))
 

@@ -98,7 +98,8 @@ class Program:
 
     def send(self, number: int) -> None:
         """Send a signal to this process alone."""
-        os.kill(self.pid, number)
+        assert self.process is not None, f"{self.name} was not started"
+        self.process.send_signal(number)  # not to a later process of its id
 
     def kill(self) -> None:
         """SIGKILL this process alone, and wait for its end."""

@@ -69,11 +69,17 @@ def descendants(pid: int) -> list[int]:
         return []
 
 
+def send(pid: int, number: int) -> None:
+    """Send a signal to one process. Where there is none it has no id: 0 is the whole group of the tests."""
+    assert pid > 0, "there is no such process"
+    os.kill(pid, number)
+
+
 def signal_all(pids: list[int], number: int) -> None:
     """Send a signal to each that still runs."""
     for pid in pids:
         try:
-            os.kill(pid, number)
+            send(pid, number)
         except ProcessLookupError:
             continue
 

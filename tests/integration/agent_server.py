@@ -453,7 +453,8 @@ class AgentProcess:
         return next((pid for pid in children(self.warden) if is_stem(pid)), 0)
 
     def signal(self, number: int) -> None:
-        os.kill(self.pid, number)
+        assert self.process is not None
+        self.process.send_signal(number)  # not to a later process of its id
 
     async def exit_code(self, timeout_s: float = 10.0) -> int:
         assert self.process is not None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from tests.harness.processes import send
 from tests.integration.agent_server import STEADY, AgentProcess, FakeServer, alive, until
 
 pytestmark = pytest.mark.anyio
@@ -72,14 +72,14 @@ async def test_an_engine_whose_kill_is_under_way_takes_no_other_job(
     await server.assign("one", code + WAIT.format(gate=str(gate)))
     await until(lambda: server.record("one").events["engine"], "it has begun")
     warden = agent.warden
-    os.kill(warden, signal.SIGSTOP)  # as one that waits for a processor
+    send(warden, signal.SIGSTOP)  # as one that waits for a processor
     await server.fence("one")
     await until(lambda: "job one is not ours any more" in agent.log, "its kill is ordered")
     gate.touch()
     await until(cleared.exists, "it ends by itself before that")
     await server.assign("two", "import time\n" + WAIT.format(gate=str(later)), lease=2)
     await until(lambda: server.record("two", 2).accepted, "the next job is accepted")
-    os.kill(warden, signal.SIGCONT)
+    send(warden, signal.SIGCONT)
     later.touch()
     kind, body = await server.ended("two", 2)
     assert (kind, body["state"]) == ("result", "completed")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.processes import signal_all
+from tests.harness.processes import send, signal_all
 from tests.integration.agent_server import (
     SLEEP,
     STUBBORN,
@@ -33,7 +32,7 @@ async def agent(server: FakeServer, tmp_path: Path) -> AsyncIterator[AgentProces
     await server.attached()
     yield agent
     for pid in [agent.warden] if agent.warden else []:
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
     agent.close()
 
 
@@ -89,7 +88,7 @@ async def test_agent_warden_and_engine_frozen_together_are_killed_when_they_thaw
     engine, child = await stubborn(server, "j")
     frozen = [agent.pid, agent.warden, engine, child]
     for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
     thaw = time.monotonic() + 2 * TENTH.lease_s
     await until(lambda: time.monotonic() > thaw, "two leases")
     server.fenced.add(("j", 1))
@@ -104,7 +103,7 @@ async def test_a_killed_warden_takes_its_engines_with_it_and_is_replaced(
     await server.assign("j", STUBBORN + SLEEP)
     engine, child = await stubborn(server, "j")
     first, stem = agent.warden, agent.stem
-    os.kill(first, signal.SIGKILL)
+    send(first, signal.SIGKILL)
     record_property("seconds", await _gone(engine, child, stem, within_s=1))
     kind, body = await server.ended("j")
     assert (kind, body["reason"], body["message"]) == ("exit", "crashed", "the warden ended")
@@ -120,7 +119,7 @@ async def test_a_silent_warden_is_killed_and_replaced(
 ) -> None:
     await server.assign("j", STUBBORN + SLEEP)
     engine, child = await stubborn(server, "j")
-    os.kill(agent.warden, signal.SIGSTOP)
+    send(agent.warden, signal.SIGSTOP)
     record_property("seconds", await _gone(engine, child, within_s=TENTH.heartbeat_s + TENTH.margin_s + 1))
     assert (await server.ended("j"))[1]["message"] == "the warden ended"
     await server.assign("k")
@@ -133,9 +132,9 @@ async def test_agent_and_warden_killed_at_once_leave_nothing_that_the_next_agent
     await server.assign("j", STUBBORN + SLEEP)
     engine, child = await stubborn(server, "j")
     warden = agent.warden
-    os.kill(warden, signal.SIGSTOP)
+    send(warden, signal.SIGSTOP)
     agent.signal(signal.SIGKILL)
-    os.kill(warden, signal.SIGKILL)
+    send(warden, signal.SIGKILL)
     record_property("engine_s", await _gone(engine, within_s=1))
     assert agent.process is not None
     agent.process.wait()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from farhand_worker.protocol import Probe, Set
+from tests.harness.processes import send
 from tests.integration.agent_server import (
     SLEEP,
     STEADY,
@@ -94,10 +95,10 @@ async def test_in_an_allocation_an_engine_that_is_signalled_before_its_agent_is_
             await server.assign(job, "cancelled.wait(60)")
             await until(lambda job=job: server.record(job).events["engine"], "it started")
             engines[job] = server.record(job).events["engine"][0][1]["pid"]
-        os.kill(agent.warden, number)
-        os.kill(engines["alone"], number)
+        send(agent.warden, number)
+        send(engines["alone"], number)
         ends = {"alone": await server.ended("alone")}
-        os.kill(engines["taken"], number)
+        send(engines["taken"], number)
         await until(lambda: not alive(engines["taken"]), "its engine has ended")
         beats = len(server.beats)
         await until(lambda: len(server.beats) > beats + 1, "the agent has seen that")

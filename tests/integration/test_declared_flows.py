@@ -22,6 +22,7 @@ import pytest
 
 from tests.docs.pages import examples, page
 from tests.harness.deployment import Deployment, deployed
+from tests.harness.processes import send
 from tests.harness.waiting import eventually
 
 Document = dict[str, Any]
@@ -367,7 +368,7 @@ def test_a_run_keeps_its_version_and_a_killed_engine_repeats_no_finished_node(
     def engines() -> list[int]:
         return [int(line.split()[1]) for line in here.log_lines(run) if line.startswith("engine ")]
 
-    os.kill(eventually(engines, what="the second node runs")[0], signal.SIGKILL)
+    send(eventually(engines, what="the second node runs")[0], signal.SIGKILL)
     here.put(
         "/flows/lasting",
         {"nodes": [node("other", "def process(): return 2", provides=["y"])], "outputs": ["y"]},
@@ -417,12 +418,12 @@ def frozen_reader(here: Deployment, save: Future[Document]) -> Generator[None]:
 
     pid = eventually(reader, what="a process reads the document")
     assert pid is not None
-    os.kill(pid, signal.SIGSTOP)
+    send(pid, signal.SIGSTOP)
     try:
         yield
         assert not save.done()
     finally:
-        os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGCONT)
     assert save.result(timeout=60)["number"] == 1
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.harness.deployment import Deployment, deployed, free_port
+from tests.harness.processes import send
 from tests.harness.waiting import eventually
 
 ASK = """
@@ -93,7 +93,7 @@ def test_a_run_that_begins_again_asks_where_the_service_is_now(deployment: Deplo
     deployment.put("/flows/asking", given)
     eventually(lambda: deployment.get("/services/llm")["url"].endswith(str(moved)), 30, "it has moved")
     (deployment.directory / "go").touch()
-    os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
     done = deployment.wait_for_run(run, "completed")
     assert done["result"] == {"answer": [f"http://127.0.0.1:{moved}", 200]}
     assert len(deployment.attempts(run)) == 2

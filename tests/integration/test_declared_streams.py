@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness.deployment import Deployment, deployed
+from tests.harness.processes import send
 from tests.harness.waiting import eventually
 
 Document = dict[str, Any]
@@ -235,7 +235,7 @@ def test_a_reader_that_is_killed_reads_from_the_beginning_and_the_other_goes_on(
     here: Deployment, tmp_path: Path, fit: Document, watch: Document
 ) -> None:
     story = begun_along(here, tmp_path, fit=fit, watch=watch)
-    os.kill(story.readers()[0], signal.SIGKILL)
+    send(story.readers()[0], signal.SIGKILL)
     eventually(lambda: len(story.readers()) == 2, what="the reader is begun again")
     story.let_go()
     story.finish()
@@ -250,7 +250,7 @@ def test_a_node_that_is_killed_as_it_yields_is_run_again_and_its_reader_with_it(
     here: Deployment, tmp_path: Path, fit: Document, watch: Document
 ) -> None:
     story = begun_along(here, tmp_path, fit=fit, watch=watch)
-    os.kill(story.fits()[0], signal.SIGKILL)
+    send(story.fits()[0], signal.SIGKILL)
     eventually(lambda: len(story.fits()) == 2, what="the node that yields is run again")
     eventually(lambda: [value for _, value in story.read()] == [0, 0], what="its reader is begun again")
     story.let_go()
@@ -266,9 +266,9 @@ def test_a_flow_that_is_killed_finds_the_reader_that_was_begun_again(
     here: Deployment, tmp_path: Path
 ) -> None:
     story = begun_along(here, tmp_path, fit=ON_ONE, watch=ON_TWO)
-    os.kill(story.fits()[0], signal.SIGKILL)
+    send(story.fits()[0], signal.SIGKILL)
     eventually(lambda: [value for _, value in story.read()] == [0, 0], what="its reader is begun again")
-    os.kill(here.attempts(story.id)[-1]["pid"], signal.SIGKILL)
+    send(here.attempts(story.id)[-1]["pid"], signal.SIGKILL)
     eventually(lambda: len(here.attempts(story.id)) == 2, what="the flow is run again")
     story.let_go()
     story.finish()
@@ -313,7 +313,7 @@ def test_one_slot_is_enough_also_when_the_node_that_yields_is_killed(
 ) -> None:
     """The one that yields comes first, and whoever reads it begins when it has ended."""
     story = Story(narrow, tmp_path, fit={"runs_on": "server"}, watch=watch).start()
-    os.kill(eventually(story.fits, what="the first value is yielded")[0], signal.SIGKILL)
+    send(eventually(story.fits, what="the first value is yielded")[0], signal.SIGKILL)
     story.let_go()
     story.finish()
     assert len(story.fits()) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import select
 import time
 from pathlib import Path
@@ -111,7 +110,7 @@ def test_what_a_cancelled_coroutine_saves_is_not_cut_short_by_sigterm(begin: Beg
     agent.until_event("task")
     agent.send("cancel", reason="cancelled")
     agent.until_event("log")
-    os.kill(agent.process.pid, 15)
+    agent.process.send_signal(15)
     agent.until("done")
     assert agent.result()["state"] == "cancelled"
     assert agent.texts() == ["saving", "saved"]
@@ -132,7 +131,7 @@ def test_a_coroutine_that_swallows_a_cancel_is_cancelled_again_by_sigterm(begin:
     agent.until_event("log")
     agent.send("cancel", reason="cancelled")
     agent.until_event("log", 2)
-    os.kill(agent.process.pid, 15)
+    agent.process.send_signal(15)
     agent.until("done")
     assert agent.result()["state"] == "cancelled"
 
@@ -142,7 +141,7 @@ def test_a_blocked_loop_is_interrupted_by_the_second_cancel(begin: Begin) -> Non
     agent.start("pipeline:main")
     agent.until_event("log")
     agent.send("cancel", reason="cancelled")
-    os.kill(agent.process.pid, 15)
+    agent.process.send_signal(15)
     agent.until("done")
     assert agent.result()["state"] == "cancelled"
 

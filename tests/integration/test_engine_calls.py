@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import pickle
 import signal
 import sys
@@ -81,7 +80,7 @@ def test_a_stopped_engine_does_not_end_the_flow_it_had_called(begin: Begin) -> N
     agent.until_event("log")
     flow = agent.events("task")[0]["flow"]
     assert agent.texts() == [f"inside {flow['id']}"]
-    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.process.send_signal(signal.SIGTERM)
     assert agent.process.wait(10) == 143
     [end] = agent.events("checkpoint")
     assert (end["state"], end["kept"], "flow" in end) == ("cancelled", False, False)

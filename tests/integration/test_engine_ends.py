@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
@@ -56,7 +55,7 @@ def test_sigterm_without_a_cancel_stops_the_engine_without_a_result(begin: Begin
     )
     agent.start("pipeline:main")
     agent.until_event("log")
-    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.process.send_signal(signal.SIGTERM)
     agent.process.wait(10)
     assert agent.events("result") == []
     assert agent.texts() == ["asleep", "cleaned up"]
@@ -249,7 +248,7 @@ def test_code_that_swallows_a_cancel_is_asked_again_by_sigterm(begin: Begin) -> 
     agent.until_event("log")
     agent.send("cancel", reason="cancelled")
     agent.until_event("log", 2)
-    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.process.send_signal(signal.SIGTERM)
     agent.until("done")
     assert agent.result()["state"] == "cancelled"
 
@@ -282,7 +281,7 @@ def test_what_a_cancelled_job_saves_is_not_cut_short_by_sigterm(begin: Begin, ca
     agent.until_event("log")
     agent.send("cancel", reason="cancelled")
     agent.until_event("log", 2)
-    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.process.send_signal(signal.SIGTERM)
     agent.until("done")
     assert agent.result()["state"] == "cancelled"
     assert agent.texts() == ["asleep", "saving", "saved"]
@@ -302,7 +301,7 @@ def test_code_that_swallows_a_cancel_after_a_while_is_struck_again(begin: Begin)
     agent.until_event("log")
     agent.send("cancel", reason="cancelled")
     agent.until_event("log", 2)
-    os.kill(agent.process.pid, signal.SIGTERM)
+    agent.process.send_signal(signal.SIGTERM)
     agent.until("done")
     assert agent.result()["state"] == "cancelled"
 

@@ -174,7 +174,7 @@ def test_the_child_of_an_engine_that_is_killed_dies_with_it(begin: Begin) -> Non
         lambda: next((int(t.split()[1]) for t in agent.texts() if t.startswith("pid")), None),
         what="the child",
     )
-    os.kill(agent.process.pid, 9)
+    agent.process.send_signal(9)
     eventually(
         lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie", what="its end"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.deployment import Deployment, deployed, environment
+from tests.harness.processes import send
 from tests.harness.waiting import eventually
 
 PROJECT = """
@@ -90,7 +90,7 @@ def test_a_called_flow_survives_the_death_of_its_engine_as_the_same_run(
         "part 2": "running",
     }
     assert before["part 2"]["progress"]["done"] == 2
-    os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
     Path(f"{notes}.go").touch()
     run = deployment.wait_for_run(run_id, "completed")
     after = called(deployment, run_id)

@@ -23,6 +23,7 @@ from websockets.typing import Subprotocol
 from tests.harness.commands import called
 from tests.harness.deployment import Deployment, deployed
 from tests.harness.kept import Kept
+from tests.harness.processes import send
 from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
 
@@ -350,7 +351,7 @@ def test_a_killed_service_answers_503_until_it_is_there_again(
         if each.status == "LISTEN" and each.laddr and each.laddr.port == kept.ports["web"]
     )
     assert pid is not None
-    os.kill(pid, signal.SIGKILL)
+    send(pid, signal.SIGKILL)
     statuses: list[int] = []
 
     def answers() -> bool:

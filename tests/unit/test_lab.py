@@ -12,6 +12,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
+from tests.harness.processes import send
 from tests.lab import postgresql
 from tests.optional import need
 
@@ -20,7 +21,7 @@ def test_a_cluster_that_was_killed_says_how_it_ended_and_what_it_logged() -> Non
     need("PostgreSQL")
     with postgresql.cluster() as cluster:
         assert "runs as process" in cluster.condition()
-        os.kill(cluster.pid, signal.SIGQUIT)
+        send(cluster.pid, signal.SIGQUIT)
         cluster._process.wait(30)
         with pytest.raises(ConnectionError) as error:
             cluster.execute("SELECT 1")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -85,7 +84,7 @@ def test_a_killed_writer_leaves_nothing_that_the_next_one_does_not_remove(tmp_pa
         with target.open("w") as file:  # beside a living one, whose file stays
             file.write("first")
         assert len(listed(tmp_path)) == 2
-        os.kill(writer.pid, signal.SIGKILL)
+        writer.kill()
         writer.wait()
     assert Path(target).read_text() == "first"
     with target.open("w") as file:

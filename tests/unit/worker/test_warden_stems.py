@@ -19,7 +19,7 @@ from farhand.sdk import stem as stem_module
 from farhand_worker import trees
 from farhand_worker.alarm import CLOCK
 from farhand_worker.warden_process import ARGUMENTS
-from tests.harness.processes import alive
+from tests.harness.processes import alive, send
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(not trees.LINUX, reason="stems are of Linux")
@@ -187,7 +187,7 @@ def test_what_it_leaves_behind_ends_with_it(link: Link) -> None:
         b"import time; time.sleep(600)"
     )
     left = eventually(lambda: [x for x in link.output.read_text().splitlines() if "left" in x], what="it")
-    os.kill(link.told("spawned", "e")["pid"], signal.SIGKILL)
+    send(link.told("spawned", "e")["pid"], signal.SIGKILL)
     assert link.told("exited", "e")["signal"] == 9
     assert not alive(int(left[0].split()[1]))
 
@@ -196,7 +196,7 @@ def test_engines_go_on_without_their_stem_and_the_next_is_started_without(link: 
     stem = link.stem("s")
     channel = link.spawn("old", "s")
     old = link.about("old")["pid"]
-    os.kill(stem, signal.SIGKILL)
+    send(stem, signal.SIGKILL)
     assert link.told("exited", "s")["signal"] == 9
     link.spawn("new", "s")
     about = link.about("new")
@@ -210,10 +210,10 @@ def test_engines_go_on_without_their_stem_and_the_next_is_started_without(link: 
 
 def test_what_a_stem_was_asked_for_when_it_was_killed_is_started_without_it(link: Link) -> None:
     stem = link.stem("s")
-    os.kill(stem, signal.SIGSTOP)
+    send(stem, signal.SIGSTOP)
     for name in ("one", "two"):
         link.spawn(name, "s")
-    os.kill(stem, signal.SIGKILL)
+    send(stem, signal.SIGKILL)
     for name in ("one", "two"):
         assert link.about(name)["plain"]
         assert not link.told("spawned", name)["forked"]
@@ -221,18 +221,18 @@ def test_what_a_stem_was_asked_for_when_it_was_killed_is_started_without_it(link
 
 def test_an_engine_that_is_killed_before_it_was_forked_ends_when_it_is(link: Link) -> None:
     stem = link.stem("s")
-    os.kill(stem, signal.SIGSTOP)
+    send(stem, signal.SIGSTOP)
     link.spawn("e", "s")
     link.order("kill", engine="e")
     link.order("deadlines", ordinary=2e9, strict=2e9, n=2)
     assert link.told("pong", None)  # pyright: ignore[reportArgumentType] - of no engine
-    os.kill(stem, signal.SIGCONT)
+    send(stem, signal.SIGCONT)
     assert link.told("exited", "e") == {"is": "exited", "engine": "e", "killed": "asked", "signal": 9}
 
 
 def test_an_engine_that_is_killed_before_its_stem_dies_is_not_started_without(link: Link) -> None:
     stem = link.stem("s")
-    os.kill(stem, signal.SIGSTOP)
+    send(stem, signal.SIGSTOP)
     channel = link.spawn("e", "s")
     link.order("kill", engine="e")
     link.order("kill", engine="s")
@@ -242,10 +242,10 @@ def test_an_engine_that_is_killed_before_its_stem_dies_is_not_started_without(li
 
 def test_a_deadline_that_passes_before_it_was_forked_ends_it(link: Link) -> None:
     stem = link.stem("s")
-    os.kill(stem, signal.SIGSTOP)
+    send(stem, signal.SIGSTOP)
     link.spawn("e", "s")
     link.deadlines(0.0)
-    os.kill(stem, signal.SIGCONT)
+    send(stem, signal.SIGCONT)
     assert link.told("exited", "e") == {"is": "exited", "engine": "e", "killed": "deadline", "signal": 9}
     assert alive(stem), "it has nobody's code in it"
 
@@ -316,7 +316,7 @@ def test_stems_that_are_killed_at_any_moment_lose_no_engine(link: Link) -> None:
         until = time.perf_counter() + number / 24 * 0.006
         while time.perf_counter() < until:  # for a moment too short to be slept
             pass
-        os.kill(stem, signal.SIGKILL)
+        send(stem, signal.SIGKILL)
         about = link.about(name)
         link.channels[name].send(b"raise SystemExit(4)")
         assert about.get("plain") is not link.told("spawned", name)["forked"]
