@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Tuple
+from typing import Any, Iterable, Iterator, Tuple, Union
 
 from .references import DIGEST_PREFIX
 
 _CHUNK_BYTES = 1024 * 1024
 
+Piece = Union[bytes, memoryview]
+"""Bytes, wherever they lie."""
 
-def write_blob(directory: Path, chunks: Iterable[bytes], synced: bool = True) -> Tuple[str, int]:
+
+def write_blob(directory: Path, chunks: Iterable[Piece], synced: bool = True) -> Tuple[str, int]:
     """Write a blob under its digest; returns (digest, size).
 
     The bytes are written under a temporary name and renamed, so any number of writers of the same

@@ -21,13 +21,13 @@ import pickle
 import traceback
 from json.encoder import encode_basestring_ascii as quoted
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from farhand import errors
 from farhand.errors import NotSerializable, TaskFailed
 from farhand_worker import compact
 
-from .blobfiles import write_blob
+from .blobfiles import Piece, write_blob
 from .interrupts import UNRULY
 from .limits import INLINE_BYTES_MAX
 from .references import ArtifactRef
@@ -124,7 +124,9 @@ def from_json_text(text: str) -> Any:
     return _untag(compact.parsed(text)) if '"$' in text else compact.parsed(text)
 
 
-def _as_blob(enc: str, pieces: List[bytes], blobs: Union[Path, str], synced: bool) -> Tuple[Body, List[str]]:
+def _as_blob(
+    enc: str, pieces: Sequence[Piece], blobs: Union[Path, str], synced: bool
+) -> Tuple[Body, List[str]]:
     digest, size = write_blob(Path(blobs), pieces, synced)
     return {"enc": enc, "digest": digest, "size": size}, [digest]
 
@@ -143,19 +145,23 @@ _READ: Dict[str, Callable[[Path], Any]] = {"json": _read_json, "pickle": _read_p
 
 
 class _Pieces:
-    """What a pickler writes, as it comes: large bytes are those of the value itself, not a copy."""
+    """What a pickler writes, as it comes: large bytes are those of the value itself, not a copy.
+
+    Those of an array come as the buffer that its type gives.
+    """
 
     __slots__ = ("pieces",)
 
     def __init__(self) -> None:
-        self.pieces: List[bytes] = []
+        self.pieces: List[Piece] = []
 
-    def write(self, piece: bytes) -> int:
-        self.pieces.append(piece)
-        return len(piece)
+    def write(self, piece: Union[Piece, pickle.PickleBuffer]) -> int:
+        kept = piece.raw() if isinstance(piece, pickle.PickleBuffer) else piece
+        self.pieces.append(kept)
+        return len(kept)
 
 
-def _pickled(value: Any, what: str) -> List[bytes]:
+def _pickled(value: Any, what: str) -> List[Piece]:
     written = _Pieces()
     try:
         pickle.Pickler(written, protocol=5).dump(value)

@@ -142,6 +142,29 @@ def test_a_big_value_that_is_cut_short_does_not_load(tmp_path: Path, left: int) 
         decode(body, lambda _: path)
 
 
+class Grid:
+    """Gives its content as a buffer, as arrays do: not writable from ``bytes``, writable from ``bytearray``."""
+
+    def __init__(self, content: Any) -> None:
+        self.content = content
+
+    def __reduce_ex__(self, _: Any) -> Any:
+        return Grid, (pickle.PickleBuffer(memoryview(self.content).cast("B", (len(self.content) // 8, 8))),)
+
+
+@pytest.mark.parametrize("size", [80, 800_000])
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_gives_its_content_as_a_buffer_comes_back(
+    tmp_path: Path, kind: Callable[[bytes], Any], size: int, kept: bool
+) -> None:
+    content = kind(bytes(range(80)) * (size // 80))
+    body, _ = encode([Grid(content), "more"], tmp_path if kept else None)
+    assert ("digest" in body) == (kept and size > INLINE_BYTES_MAX)
+    found, more = decode(body, lambda digest: tmp_path / digest.removeprefix("sha256:"))
+    assert (bytes(found.content), type(found.content), more) == (bytes(content), type(content), "more")
+
+
 def of_a_class_of_its_own() -> object:
     class Local:
         pass
