@@ -6,13 +6,14 @@ import errno
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from farhand_worker.blobs import BlobCache, NotFetched
+from farhand_worker.blobs import UNFINISHED_S, BlobCache, NotFetched
 
 
 def digest_of(content: bytes) -> str:
@@ -81,6 +82,17 @@ def test_a_blob_that_was_changed_is_not_found_and_is_deleted(tmp_path: Path, spo
     spoil(cache.place(digest))
     assert not cache.find(digest)
     assert here(cache, digest) == [False]
+
+
+def test_what_broke_off_and_was_not_taken_up_for_a_day_is_deleted(tmp_path: Path) -> None:
+    """B100: until then it goes on where it was."""
+    old, new = (tmp_path / f".arriving-{name}" for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    a_day_ago = time.time() - UNFINISHED_S - 1
+    os.utime(old, (a_day_ago, a_day_ago))
+    BlobCache(tmp_path).trim()
+    assert [path.exists() for path in (old, new)] == [False, True]
 
 
 def test_what_an_earlier_process_left_is_read_before_it_is_believed(tmp_path: Path) -> None:

@@ -10,12 +10,16 @@ import os
 import re
 import shutil
 import threading
+import time
 from pathlib import Path
 from typing import Dict, Hashable, List, Set, Tuple
 
 from .digests import file_digest
 
 BYTES_MAX = 1024 * 1024 * 1024
+
+UNFINISHED_S = 24 * 3600.0
+"""A transfer that broke off may go on where it was for so long."""
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})\Z")
 Seen = Tuple[int, int, int]
@@ -114,11 +118,18 @@ class BlobCache:
                     del self._pins[name]
 
     def trim(self) -> None:
-        """Delete what went unused for longest until the bound holds, or only pinned blobs are left."""
+        """Delete what went unused for longest until the bound holds, or only pinned blobs are left.
+
+        What has not all come is deleted when nothing of it came for `UNFINISHED_S`.
+        """
         found: List[Tuple[int, int, Path]] = []
+        given_up = time.time() - UNFINISHED_S
         for entry in os.scandir(self._directory):
             try:
                 status = entry.stat()
+                if entry.name.startswith(".") and status.st_mtime < given_up:
+                    os.unlink(entry.path)
+                    continue
             except FileNotFoundError:
                 continue
             found.append((status.st_mtime_ns, status.st_size, Path(entry.path)))
