@@ -143,7 +143,7 @@ def test_a_big_value_that_is_cut_short_does_not_load(tmp_path: Path, left: int) 
 
 
 class Grid:
-    """Gives its content as a buffer, as arrays do: not writable from ``bytes``, writable from ``bytearray``."""
+    """Gives its content as a buffer, as arrays do: writable from ``bytearray``, not from ``bytes``."""
 
     def __init__(self, content: Any) -> None:
         self.content = content
