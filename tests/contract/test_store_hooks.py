@@ -99,6 +99,7 @@ async def test_a_hook_that_was_never_begun_is_handed_over_again(story):
 
 
 async def test_no_more_runs_of_a_flow_are_leased_than_it_allows(story):
+    """B052: counted from live leases, however the run before it ended."""
     first, second, third = [await story.run(max_concurrent=2) for _ in range(3)]
     one = await story.lease(first)
     await story.running(second)

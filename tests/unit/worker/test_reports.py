@@ -237,6 +237,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_what_a_child_writes_goes_between_the_engines_lines_by_its_time(
     tmp_path: Path, clock: list[float]
 ) -> None:
+    """B107."""
     checkpoint = '["checkpoint",{"key":"k"}]\n'
     reports = _reports(
         tmp_path, _log(1, "before") + checkpoint + _log(3, "after") + _log(7, "last") + RESULT % "completed"
