@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Iterable, Iterator, Tuple, Union
+from typing import Any, Iterable, Iterator, Optional, Tuple, Union
 
+from .fronts import Front
 from .references import DIGEST_PREFIX
 
 _CHUNK_BYTES = 1024 * 1024
@@ -14,8 +15,10 @@ Piece = Union[bytes, memoryview]
 """Bytes, wherever they lie."""
 
 
-def write_blob(directory: Path, chunks: Iterable[Piece], synced: bool = True) -> Tuple[str, int]:
-    """Write a blob under its digest; returns (digest, size).
+def write_blob(
+    directory: Path, chunks: Iterable[Piece], synced: bool = True, front: Optional[Front] = None
+) -> Tuple[str, int]:
+    """Write a blob under its digest; returns (digest, size). ``front`` comes first, and is hashed already.
 
     The bytes are written under a temporary name and renamed, so any number of writers of the same
     content, and one that is killed midway, leave either nothing or the whole file. With ``synced`` the same
@@ -24,10 +27,11 @@ def write_blob(directory: Path, chunks: Iterable[Piece], synced: bool = True) ->
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = directory / f".new-{os.getpid()}-{os.urandom(8).hex()}"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    hasher = new_sha256()
-    size = 0
+    hasher, size = new_sha256() if front is None else front.sha256.copy(), 0
     try:
         with os.fdopen(fd, "wb") as file:
+            if front is not None:
+                size = file.write(front.content)
             for chunk in chunks:
                 hasher.update(chunk)
                 size += len(chunk)

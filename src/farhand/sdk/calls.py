@@ -12,6 +12,7 @@ from . import drive, encoding
 from .attempts import performed
 from .context import Frame
 from .deadlines import Abandoned
+from .fronts import Hashed
 from .futures import SCALARS, Future, find_futures, resolve, when_all_done
 from .steps import Step
 
@@ -24,13 +25,14 @@ class Call:
     """A call on its way. ``why_not_kept`` says why its outcome cannot be replayed, if it cannot.
 
     ``awaited`` are the futures that must have ended before: those among the arguments, whose results are
-    put in their place, and those of ``wait_for``.
+    put in their place, and those of ``wait_for``. ``hashed`` are large inputs of one that may be placed.
     """
 
     __slots__ = (
         "_inputs",
         "args",
         "awaited",
+        "hashed",
         "index",
         "inner",
         "key",
@@ -61,7 +63,8 @@ class Call:
         self.settled = False
         self._inputs = inputs = step.inputs(args, kwargs)
         self.awaited = find_futures((*args, *kwargs.values(), wait_for))
-        self.key, self.why_not_kept = self.run.ledger.key_of(self.scope, step.identity, inputs)
+        self.hashed: Optional[Hashed] = {} if step.options.places else None
+        self.key, self.why_not_kept = self.run.ledger.key_of(self.scope, step.identity, inputs, self.hashed)
         if step.passing:
             self.why_not_kept = PASSING
 

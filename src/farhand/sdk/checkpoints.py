@@ -21,6 +21,7 @@ from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from . import hashing
+from .fronts import Hashed
 from .futures import Future
 from .ids import new_id
 
@@ -63,11 +64,16 @@ class Ledger:
 
     # ------------------------------------------------------------ keys
 
-    def key_of(self, scope: str, step: str, inputs: Iterable[Any]) -> Tuple[str, Optional[str]]:
-        """The key of the next such call, and why its outcome cannot be kept (None: it can)."""
+    def key_of(
+        self, scope: str, step: str, inputs: Iterable[Any], hashed: Optional[Hashed] = None
+    ) -> Tuple[str, Optional[str]]:
+        """The key of the next such call, and why its outcome cannot be kept (None: it can).
+
+        ``hashed`` takes the hash of large bytes among the inputs.
+        """
         try:
             canonical, identify = hashing.canonical, self.identify
-            inputs_hash = hashing.digest_of([canonical(value, identify) for value in inputs])
+            inputs_hash = hashing.digest_of([canonical(value, identify, hashed) for value in inputs])
         except hashing.Unhashable as error:
             return new_id(), str(error)
         same = (scope, step, inputs_hash)

@@ -1,7 +1,8 @@
 """How values and exceptions leave a process.
 
 A *Value* is ``{"enc": "json" | "pickle", "text": …}``; when its text is over INLINE_BYTES_MAX it is
-``{"enc": …, "digest": …, "size": …}`` and the blob holds the JSON text (UTF-8) or the raw pickle.
+``{"enc": …, "digest": …, "size": …}`` and the blob holds the JSON text (UTF-8) or the raw pickle. With
+``"front": n`` its first n bytes are a bytes object of the value, the one that the pickle behind lacks.
 
 JSON is used when nothing is lost by it: every type is exact (a tuple, a set, a dict with other than
 text keys or a subclass goes through pickle). What JSON lacks is tagged: ``{"$float": "nan"}``,
@@ -28,6 +29,7 @@ from farhand.errors import NotSerializable, TaskFailed
 from farhand_worker import compact
 
 from .blobfiles import Piece, write_blob
+from .fronts import Front, set_apart
 from .interrupts import UNRULY
 from .limits import INLINE_BYTES_MAX
 from .references import ArtifactRef
@@ -62,17 +64,25 @@ class CannotDecode(Exception):
 
 
 def encode(
-    value: Any, blobs: Union[Path, str, None], synced: bool = True, what: str = ""
+    value: Any,
+    blobs: Union[Path, str, None],
+    synced: bool = True,
+    what: str = "",
+    front: Optional[Front] = None,
 ) -> Tuple[Body, List[str]]:
     """The Value of ``value`` and the digests of the blobs it needs, written to ``blobs`` (``synced`` there).
 
-    Raises `NotSerializable`, naming the type and ``what`` it is, when neither JSON nor pickle can carry it.
+    ``front`` are bytes among the arguments that ``value`` then is, to come first in their blob. Raises
+    `NotSerializable`, naming the type and ``what`` it is, when neither JSON nor pickle can carry it.
     """
     text = json_text(value)
     if text is not None:
         if len(text) <= INLINE_BYTES_MAX or blobs is None:
             return {"enc": "json", "text": text}, []
         return _as_blob("json", [text.encode("ascii")], blobs, synced)
+    if front is not None and blobs is not None:
+        body, digests = _as_blob("pickle", _pickled(value, what, front), blobs, synced, front)
+        return {**body, "front": len(front.content)}, digests
     pieces = _pickled(value, what)
     if sum(map(len, pieces)) * 4 // 3 + 4 <= INLINE_BYTES_MAX or blobs is None:
         return {"enc": "pickle", "text": base64.b64encode(b"".join(pieces)).decode("ascii")}, []
@@ -85,7 +95,7 @@ def decode(body: Body, fetch: Optional[Fetch]) -> Any:
         if "digest" in body:
             if fetch is None:
                 raise CannotDecode("its content is not here")
-            return _READ[body["enc"]](fetch(body["digest"]))
+            return _READ[body["enc"]](fetch(body["digest"]), body.get("front", 0))
         if body["enc"] == "json":
             return from_json_text(body["text"])
         return pickle.loads(base64.b64decode(body["text"]))
@@ -125,23 +135,23 @@ def from_json_text(text: str) -> Any:
 
 
 def _as_blob(
-    enc: str, pieces: Sequence[Piece], blobs: Union[Path, str], synced: bool
+    enc: str, pieces: Sequence[Piece], blobs: Union[Path, str], synced: bool, front: Optional[Front] = None
 ) -> Tuple[Body, List[str]]:
-    digest, size = write_blob(Path(blobs), pieces, synced)
+    digest, size = write_blob(Path(blobs), pieces, synced, front)
     return {"enc": enc, "digest": digest, "size": size}, [digest]
 
 
-def _read_json(path: Path) -> Any:
+def _read_json(path: Path, _front: int) -> Any:
     return from_json_text(path.read_bytes().decode("ascii"))
 
 
-def _read_pickle(path: Path) -> Any:
+def _read_pickle(path: Path, front: int) -> Any:
     """Large bytes are read to where they stay: a file knows how, and a pickle of bytes does not."""
     with path.open("rb") as file:
-        return pickle.load(file)
+        return pickle.load(file, buffers=[file.read(front)] if front else None)
 
 
-_READ: Dict[str, Callable[[Path], Any]] = {"json": _read_json, "pickle": _read_pickle}
+_READ: Dict[str, Callable[[Path, int], Any]] = {"json": _read_json, "pickle": _read_pickle}
 
 
 class _Pieces:
@@ -161,10 +171,14 @@ class _Pieces:
         return len(kept)
 
 
-def _pickled(value: Any, what: str) -> List[Piece]:
+def _pickled(value: Any, what: str, front: Optional[Front] = None) -> List[Piece]:
     written = _Pieces()
     try:
-        pickle.Pickler(written, protocol=5).dump(value)
+        if front is None:
+            pickle.Pickler(written, protocol=5).dump(value)
+        else:
+            given, apart = set_apart(value, front.content)
+            pickle.Pickler(written, protocol=5, buffer_callback=lambda other: other is not apart).dump(given)
         return written.pieces
     except UNRULY as error:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"

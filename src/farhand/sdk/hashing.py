@@ -22,6 +22,7 @@ except ImportError:  # an interpreter that has it elsewhere; hashlib loads OpenS
     from hashlib import blake2b
 
 from .blobfiles import new_sha256
+from .fronts import Hashed
 from .interrupts import UNRULY
 
 Identify = Callable[[Any], Optional[str]]
@@ -50,10 +51,14 @@ def _octets(value: bytes) -> bytes:
 
 def _digest(content: Union[bytes, bytearray]) -> bytes:
     if len(content) >= _LARGE_BYTES:
-        found = new_sha256()
-        found.update(content)
-        return bytes(found.digest()[:_DIGEST_BYTES])
+        return bytes(_sha256_of(content).digest()[:_DIGEST_BYTES])
     return blake2b(content, digest_size=_DIGEST_BYTES).digest()
+
+
+def _sha256_of(content: Union[bytes, bytearray]) -> Any:
+    found = new_sha256()
+    found.update(content)
+    return found
 
 
 _SCALARS: Dict[type, Callable[[Any], bytes]] = {
@@ -69,12 +74,18 @@ _SCALARS: Dict[type, Callable[[Any], bytes]] = {
 _ALWAYS_BY_CONTENT = frozenset({type(None), bool, int, float, complex})
 
 
-def canonical(value: Any, identify: Identify) -> bytes:
-    """The canonical form of ``value``, self-delimiting and short. Raises `Unhashable`."""
+def canonical(value: Any, identify: Identify, hashed: Optional[Hashed] = None) -> bytes:
+    """The canonical form of ``value``, self-delimiting and short. Raises `Unhashable`.
+
+    ``hashed`` takes the hash of large bytes: who is to name a file that begins with them goes on from there.
+    """
     kind = type(value)
     scalar = _SCALARS.get(kind)
     if scalar is not None and (kind in _ALWAYS_BY_CONTENT or len(value) <= _INLINE_BYTES):
         return scalar(value)
+    if hashed is not None and kind is bytes and len(value) >= _LARGE_BYTES and identify(value) is None:
+        found = hashed[id(value)] = _sha256_of(value)
+        return b"B" + bytes(found.digest()[:_DIGEST_BYTES])
     try:
         return _Walk(identify).form(value)
     except RecursionError:

@@ -13,6 +13,7 @@ from . import calls, encoding, events
 from .blocking import Blocking
 from .calls import Call
 from .context import STOPPED, Run
+from .fronts import front_of
 from .futures import Future
 from .pool import Pool
 from .questions import Questions, RequestLater
@@ -77,6 +78,7 @@ class Placer:
             run.recorder.blobs,
             run.recorder.synced,
             f"the arguments of {made.step.name}",
+            front_of(made.args, made.kwargs, made.hashed),
         )
         _refuse_secrets(made, args)
         run.pool.track(future)

@@ -1,7 +1,7 @@
 """The kinds of events: what is reported of a job, and by what it ends.
 
 A Value is {"enc": "json" | "pickle", "text": …} or, over INLINE_BYTES_MAX, {"enc": …, "digest":
-"sha256:…", "size": bytes}. JSON text is canonical; a pickle's text is base64 of protocol 5 and is
+"sha256:…", "size": bytes, "front"?}. JSON text is canonical; a pickle's text is base64 of protocol 5 and is
 never opened by the server. An Error is {"type", "module", "message", "traceback", "pickle"?}.
 
 ``nested`` is the key of the innermost call of a flow that an event comes from; none for what belongs to no
