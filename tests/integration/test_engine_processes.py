@@ -99,6 +99,26 @@ def test_a_timeout_and_a_cancel_kill_the_child(begin: Begin) -> None:
     assert not psutil.pid_exists(child)
 
 
+@pytest.mark.parametrize(
+    ("import_s", "outcome"),
+    [(30, "done"), (0.2, "TimedOut: slow was still importing its module after 0.2 s")],
+)
+def test_what_limits_a_process_task_counts_from_when_its_child_has_imported_its_module(
+    begin: Begin, import_s: float, outcome: str
+) -> None:
+    """B009: each call imports anew, which has a limit of its own."""
+    agent = begin(
+        "if not sys.argv[1:] and 'process_child' in sys.argv[0]: time.sleep(1)\n"
+        "@task(process=True, timeout=0.5, silence_timeout=0.5)\n"
+        "def slow(): return 'done'\n"
+        "@flow\ndef main():\n"
+        "    try: return slow()\n"
+        "    except Exception as error: return f'{type(error).__name__}: {error}'\n"
+    )
+    agent.run("pipeline:main", import_s=import_s)
+    assert agent.value() == outcome
+
+
 YIELDS = """
 LOSS = {"name": "loss", "stream": True}
 

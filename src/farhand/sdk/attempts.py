@@ -10,7 +10,7 @@ from farhand.errors import NotSerializable, StreamBroken, TimedOut
 
 from . import encoding, events
 from .context import STOPPED, Frame, Inner, current, enter, leave
-from .deadlines import Abandoned, Limits, is_of_an_outer_call
+from .deadlines import Abandoned, GiveUp, Limits, is_of_an_outer_call
 from .drive import Procedure
 from .futures import Future
 from .interrupts import is_interruption
@@ -135,23 +135,25 @@ def _attempt(
     """What one attempt calls, or awaits."""
     step = made.step
     limits = Limits(frame, step.options.timeout_s, step.options.silence_timeout_s, step.limit_words)
-    work = _work(made)
     if limits.none:
-        return work
+        return _work(made)
     if step.is_async:
         from . import aio  # noqa: PLC0415 - asyncio is for those who use it
 
-        return lambda: aio.limited(work(), limits)
+        return lambda: aio.limited(_work(made)(), limits)
     give_up = _giving_up(made, attempts, began, future)
+    if step.options.process:
+        return _work(made, limits, give_up)
+    work = _work(made)
     return lambda: limits.run(work, give_up)
 
 
-def _work(made: Call) -> Callable[[], Any]:
-    """The function's own part of an attempt."""
+def _work(made: Call, limits: Optional[Limits] = None, give_up: GiveUp = None) -> Callable[[], Any]:
+    """The function's own part of an attempt. One in a process of its own keeps its limits itself."""
     if made.step.options.process:
         from .processes import run_in_child  # noqa: PLC0415 - it is for those who use it
 
-        return lambda: run_in_child(made)
+        return lambda: run_in_child(made, limits, give_up)
     return lambda: made.step.invoke(*made.args, **made.kwargs)
 
 

@@ -28,6 +28,7 @@ from . import events
 from .checkpoints import Ledger
 from .forks import on_fork
 from .interrupts import interrupter, uninterrupted, watcher
+from .limits import IMPORT_S
 from .pool import Pool
 from .references import hex_of
 
@@ -150,6 +151,7 @@ class Run:
         self.end: Dict[str, Any] = {}
         self.listened_to: List[Frame] = []
         self.grace_s: float = facts.get("grace_s", 10.0)
+        self.import_s: float = facts.get("import_s", IMPORT_S)
         self.disposable: bool = facts.get("disposable", False)
         self.main_thread = threading.get_ident()
         self.loop_tasks: Set[Any] = set()

@@ -13,3 +13,6 @@ SPOOL_BYTES_MAX = 256 * 1024 * 1024
 
 IMPORT = "import"
 """The kind of a job that only asks whether its code can be imported."""
+
+IMPORT_S = 300.0
+"""So long a module may be imported for a call that has a time limit, where the server does not say."""

@@ -121,6 +121,7 @@ def _value(facts: Facts, relay: Relay) -> Any:
     frame = Frame(run, facts["key"], facts["name"], None, inner)
     _import(facts)
     step, args, kwargs = pickle.loads(facts["work"])
+    relay.say("begins", None)
     enter(frame)
     set_root(frame)
     if step.is_coroutine:

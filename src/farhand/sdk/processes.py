@@ -17,12 +17,13 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, BinaryIO, Callable, Dict, List, Optional
 
 from farhand.errors import FarhandError, NotSerializable, ProcessDied
 
 from . import encoding
 from .context import current
+from .deadlines import GiveUp, Limits, Words
 from .feeds import attempt_of
 from .interrupts import interrupter, uninterrupted
 from .restore import descendants
@@ -31,6 +32,7 @@ from .streams import BROKEN
 
 if TYPE_CHECKING:
     from .calls import Call
+    from .context import Frame
     from .upstream import Attempt
 
 LENGTH = struct.Struct(">Q")
@@ -40,17 +42,29 @@ _READ_BYTES = 64 * 1024
 _YIELDING = ("yields", "yielded", "yielding")
 
 
-def run_in_child(made: Call) -> Any:
-    """The value of a call, from a process of its own. Raises what it raised, or `ProcessDied`."""
+def run_in_child(made: Call, limits: Optional[Limits], give_up: GiveUp) -> Any:
+    """The value of a call, from a process of its own. Raises what it raised, or `ProcessDied`.
+
+    Its limits count from when the child has imported what it is to execute.
+    """
     child = _Child(made)
     try:
         child.hand_over()
-        return child.outcome()
+        if limits is None:
+            return child.outcome()
+        _importing(limits.frame).run(child.begin, give_up)
+        return limits.run(child.outcome, give_up)
     except BaseException as error:  # an interruption too is an end for those who read along
         child.broke_off(error)
         raise
     finally:
         child.end()
+
+
+def _importing(frame: Frame) -> Limits:
+    """The limit of an import. It may be silent meanwhile."""
+    words = Words(frame.name, "{name} was still importing its module after {limit_s:g} s", "")
+    return Limits(frame, frame.run.import_s, None, words)
 
 
 def _job(made: Call) -> bytes:
@@ -93,6 +107,7 @@ class _Child:
         self._frames = bytearray()
         self._partial = {"stdout": b"", "stderr": b""}
         self._ended: Optional[Any] = None
+        self._begun = False
         self._attempt: Optional[Attempt] = None
         self._thread = threading.get_ident()
         self._woken, self._waker = os.pipe()
@@ -109,6 +124,11 @@ class _Child:
         finally:
             os.close(theirs)
             os.close(theirs_out)
+        self._streams: Dict[int, str] = {
+            getattr(self._process, name).fileno(): name for name in ("stdout", "stderr")
+        }
+        self._streams[self._from] = "frames"
+        self._waiting = [*self._streams, self._woken]
         interrupter.wakers[self._thread] = self._wake
 
     def _wake(self) -> None:
@@ -125,31 +145,33 @@ class _Child:
         except BrokenPipeError:
             return
 
+    def begin(self) -> None:
+        """Relay what the child says until it begins with the call, or has ended."""
+        self._relay(lambda: self._begun)
+
     def outcome(self) -> Any:
         """Relay what the child says until it has ended; its value, or its exception."""
-        streams: Dict[int, str] = {}
-        for name in ("stdout", "stderr"):
-            streams[getattr(self._process, name).fileno()] = name
-        streams[self._from] = "frames"
-        waiting: List[int] = [*streams, self._woken]
-        while len(waiting) > 1 and self._ended is None:
-            for fd in select.select(waiting, [], [])[0]:
+        self._relay(lambda: False)
+        self._print_rest()
+        return self._result()
+
+    def _relay(self, enough: Callable[[], bool]) -> None:
+        while len(self._waiting) > 1 and self._ended is None and not enough():
+            for fd in select.select(self._waiting, [], [])[0]:
                 content = os.read(fd, _READ_BYTES)
                 if fd == self._woken:
                     continue
                 if not content:
-                    waiting.remove(fd)
-                elif streams[fd] == "frames":
+                    self._waiting.remove(fd)
+                elif self._streams[fd] == "frames":
                     self._frames += content
                     self._obey()
                 else:
-                    self._print(streams[fd], content)
-        self._print_rest(streams)
-        return self._result()
+                    self._print(self._streams[fd], content)
 
-    def _print_rest(self, streams: Dict[int, str]) -> None:
+    def _print_rest(self) -> None:
         """What the child printed before its outcome came; nothing is waited for."""
-        for fd, name in streams.items():
+        for fd, name in self._streams.items():
             while name != "frames" and select.select([fd], [], [], 0)[0]:
                 content = os.read(fd, _READ_BYTES)
                 if not content:
@@ -182,6 +204,8 @@ class _Child:
                 self._send(pickle.dumps(self._blob(content)))
             elif kind == "ask":
                 self._send(pickle.dumps(_answer(*content)))
+            elif kind == "begins":
+                self._begun = True
             else:
                 self._ended = (kind, content)
 

@@ -21,7 +21,7 @@ from .flows import Flow
 from .futures import Future
 from .importcheck import check_import
 from .interrupts import interrupter, is_interruption
-from .limits import IMPORT, SPOOL_BYTES_MAX
+from .limits import IMPORT, IMPORT_S, SPOOL_BYTES_MAX
 from .native import native_output
 from .output import streams
 from .placing import Placer
@@ -71,6 +71,7 @@ class Job:
             attempt=header.get("attempt", 1),
             ledger=Ledger(in_order=bool(settings.get("in_order"))),
             grace_s=header.get("grace_s") or 10.0,
+            import_s=header.get("import_s") or IMPORT_S,
             disposable=True,
             ask=channel.request,
             called=settings.get("called"),

@@ -36,5 +36,6 @@ def job_of(
         "grace_s": grace_s,
         "settings": assign.settings,
         "spool_bytes_max": reports.bytes_max,
+        "import_s": host.limits.get("import_s"),
         "memory_bytes_max": host.limits.get("engine_memory_bytes"),
     }
