@@ -41,7 +41,7 @@ class Session:
 
     def receive(self, text: str) -> list[Any]:
         """The messages in a frame, when they may come now."""
-        messages = quick(text) or list(map(_typed, protocol.each_of(protocol.decode(text))))
+        messages = quick(text) or list(map(_typed, protocol.decode_each(text)))
         for message in messages:
             if self.state == GREETING and not isinstance(message, protocol.Hello):
                 raise protocol.ProtocolViolation(f"a session begins with hello, not {message.type}")

@@ -59,7 +59,7 @@ class FakeWebSocket:
 
     def write(self, text: str) -> None:
         self.frames.append(text)
-        for message in protocol.each_of(protocol.decode(text)):
+        for message in protocol.decode_each(text):
             self.outgoing.put_nowait(message)
 
     def take_by(self, take: Callable[[str], bool]) -> None:

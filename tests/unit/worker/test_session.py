@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from farhand_worker.link import Link
-from farhand_worker.protocol import BATCH_BYTES, Bye
+from farhand_worker.protocol import BATCH_BYTES, Ack, Bye, Proceed, encode, encode_several
 from farhand_worker.session import Session, SessionOver
 
 pytestmark = pytest.mark.anyio
@@ -49,9 +49,13 @@ class Running:
         self.reports: deque[str] = deque()
         self.received: list[Any] = []
         self.session = Session(
-            cast(Link, self.link), 1000.0, self.next, self.received.append, list, several=True
+            cast(Link, self.link), 1000.0, self.next, self.received.append, list, True, self.together
         )
         self.task = asyncio.ensure_future(self.session.run())
+
+    def together(self) -> None:
+        """All that waited in one frame has been received."""
+        self.received.append("together")
 
     def next(self) -> str | None:
         return self.reports.popleft() if self.reports else None
@@ -119,6 +123,14 @@ async def test_a_report_that_cannot_be_read_ends_the_session_and_not_who_woke_it
             await it.task
 
 
+async def test_what_is_recorded_is_noted_after_what_somebody_waits_for() -> None:
+    ack, proceed = Ack(job="j", lease=1, source="engine", seq=2), Proceed("j", 1, 1)
+    async with running() as it:
+        assert it.link.take is not None
+        it.link.take(encode_several([encode(ack), encode(proceed), encode(Ack(n=1))]))
+        assert it.received == [proceed, "together", ack, Ack(n=1)]
+
+
 async def test_a_text_that_is_no_message_ends_the_session_and_the_next_is_not_read() -> None:
     async with running() as it:
         take = it.link.take
@@ -126,7 +138,7 @@ async def test_a_text_that_is_no_message_ends_the_session_and_the_next_is_not_re
         take("no message")
         take('{"type":"ack","n":1}')
         await it.settle()
-        assert it.received == []
+        assert it.received == ["together"]
         assert it.task.exception() is not None
 
 

@@ -14,11 +14,11 @@ from .clock import lease_now
 from .link import Link
 from .protocol import (
     BATCH_BYTES,
+    Ack,
     Bye,
     Heartbeat,
     ProtocolViolation,
-    decode,
-    each_of,
+    decode_each,
     encode,
     encode_several,
 )
@@ -78,7 +78,7 @@ class Session:
     def wake_now(self, reports: Callable[[], Optional[str]]) -> None:
         """Somebody waits for what ``reports`` gives: it does not wait for a turn of the loop."""
         if self._over is None and self._idle and not self._trouble.done():
-            self._guard(lambda: self._say_all(reports))
+            self._guard(self._say_all, reports)
         else:
             self._wake.set()
 
@@ -183,22 +183,29 @@ class Session:
     def _hear(self, text: str) -> None:
         """A text that is handed over."""
         if not self._trouble.done():
-            self._guard(lambda: self._receive_each(text))
+            self._guard(self._receive_each, text)
 
-    def _guard(self, act: Callable[[], None]) -> None:
+    def _guard(self, act: Callable[[Any], None], argument: Any) -> None:
         """Whatever goes wrong ends the session, not whoever had it done."""
         try:
-            act()
+            act(argument)
         except Exception as error:  # noqa: BLE001 - `run` raises it
             if not self._trouble.done():
                 self._trouble.set_exception(error)
 
     def _receive_each(self, text: str) -> None:
+        """What has been recorded is noted last: nobody waits for that."""
+        acks: List[Ack] = []
         try:
-            for message in each_of(decode(text)):
-                self._receive(message)
+            for message in decode_each(text):
+                if type(message) is Ack:
+                    acks.append(message)
+                else:
+                    self._receive(message)
         finally:
             self._received()
+        for ack in acks:
+            self._receive(ack)
 
     def beat(self) -> None:
         """Say that this worker is there, now."""

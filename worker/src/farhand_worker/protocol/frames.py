@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, asdict, dataclass, fields
-from functools import partial
 from json.encoder import encode_basestring_ascii as quoted
-from typing import Any, Callable, ClassVar, Dict, List, Sequence, Tuple, Type
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, List, NamedTuple, Sequence, Tuple, Type
 
 from .. import compact
 from . import to_server, to_worker
@@ -57,6 +56,9 @@ MESSAGES: Dict[str, Type[Any]] = {
 dumps: Callable[[Any], str] = compact.encoder()
 """Compact JSON text, ASCII only, so that lone surrogates survive as escapes."""
 
+_NO_MESSAGE = (ValueError, KeyError, TypeError, RecursionError)
+"""What goes wrong with a text that is none."""
+
 
 def encode(message: Any) -> str:
     """One message as the text of one frame."""
@@ -82,31 +84,38 @@ def decode(text: str) -> Any:
     """The message in a frame. Raises `ProtocolViolation` when it is none of ours."""
     try:
         return _message(compact.parsed(text))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ProtocolViolation(f"not a message of this protocol: {text[:80]!r} ({error})") from error
+    except _NO_MESSAGE as error:
+        raise _violation(text, error) from error
 
 
-def each_of(message: Any) -> List[Any]:
-    """The messages in a `Several`, or the one that it is. Raises `ProtocolViolation`."""
-    if not isinstance(message, Several):
-        return [message]
+def decode_each(text: str) -> List[Any]:
+    """The messages in a frame, those of a `Several` in their order. Raises `ProtocolViolation`."""
     try:
-        found = [_message(body) for body in message.messages]
-    except (KeyError, TypeError) as error:
-        raise ProtocolViolation(f"a frame of several holds what is no message ({error})") from error
-    if any(isinstance(each, Several) for each in found):
+        body = compact.parsed(text)
+        found = [_message(each) for each in (body["messages"] if body["type"] == Several.type else (body,))]
+    except _NO_MESSAGE as error:
+        raise _violation(text, error) from error
+    if body["type"] == Several.type and Several in map(type, found):
         raise ProtocolViolation("a frame of several within another")
     return found
 
 
+def _violation(text: str, error: Exception) -> ProtocolViolation:
+    return ProtocolViolation(f"not a message of this protocol: {text[:80]!r} ({error})")
+
+
 def _message(body: Dict[str, Any]) -> Any:
-    """As the class would make it; that of a frozen one sets each field by a call."""
-    cls, required, optional = _SHAPES[body["type"]]
-    found = {name: body[name] for name in required}
-    for name, default in optional:
-        found[name] = body[name] if name in body else default()
+    """As the class would make it; that of a frozen one sets each field by a call. What is said besides the
+    fields is no part of it, and is not looked at."""
+    cls, required, same, made = _SHAPES[body["type"]]
+    for name in required:
+        body[name]
+    found = {**same, **body}
+    for name, make in made:
+        if name not in found:
+            found[name] = make()
     message = object.__new__(cls)
-    message.__dict__.update(found)
+    object.__setattr__(message, "__dict__", found)
     return message
 
 
@@ -115,22 +124,23 @@ def as_dict(record: Any) -> Dict[str, Any]:
     return asdict(record)
 
 
-def _shape(cls: Type[Any]) -> Tuple[Type[Any], List[str], List[Tuple[str, Callable[[], Any]]]]:
-    """A class, the fields that its messages must have, and the others with what makes their default."""
-    required: List[str] = []
-    optional: List[Tuple[str, Callable[[], Any]]] = []
-    for each in fields(cls):
-        if each.default is not MISSING:
-            optional.append((each.name, partial(_same, each.default)))
-        elif each.default_factory is not MISSING:
-            optional.append((each.name, each.default_factory))
-        else:
-            required.append(each.name)
-    return cls, required, optional
+class _Shape(NamedTuple):
+    """A class, the fields that its messages must have, the defaults of others, and of the rest what makes
+    one."""
+
+    cls: Type[Any]
+    required: FrozenSet[str]
+    same: Dict[str, Any]
+    made: List[Tuple[str, Callable[[], Any]]]
 
 
-def _same(value: Any) -> Any:
-    return value
+def _shape(cls: Type[Any]) -> _Shape:
+    return _Shape(
+        cls,
+        frozenset(each.name for each in fields(cls) if each.default is each.default_factory is MISSING),
+        {each.name: each.default for each in fields(cls) if each.default is not MISSING},
+        [(each.name, each.default_factory) for each in fields(cls) if each.default_factory is not MISSING],
+    )
 
 
 _SHAPES = {name: _shape(cls) for name, cls in MESSAGES.items()}
