@@ -22,6 +22,7 @@ class FakeReports:
         self._told = told
         self.stuck = stuck
         self.holds = False
+        self.wanted: list[str] = []
 
     def next(self) -> Outgoing | None:
         self.count -= 1

@@ -133,7 +133,8 @@ class Engine:
             if size == 0:
                 break
             total += size
-        self._pass_on(self._output.close())
+        if lines := self._output.close():
+            self._pass_on(lines)
 
     def finish(self, end: Ended) -> None:
         """The process is gone: read the rest of its output and tell its occupant."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Dict, List, Optional, Tuple, Type, Union
 
@@ -227,7 +228,7 @@ class Holdings:
         """An attempt has something to report, and somebody waits for it."""
         if self.session is not None:
             key = attempt.assign.job, attempt.assign.lease
-            self.session.wake_now(lambda: self.turns.next_of(key))
+            self.session.wake_now(partial(self.turns.next_of, key))
 
     def flush_later(self, channel: Channel) -> None:
         """It holds what came from the server; more may have come with that."""

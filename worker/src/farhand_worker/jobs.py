@@ -204,10 +204,13 @@ class Attempt:
         if engine is None or self._line.followed:
             return
         engine.drain_output()
-        with contextlib.suppress(OSError):  # it is looked for again when the engine is done
-            if self.reports.seal_result(self._keeps_result):
-                self._host.wake_now(self)
-                self._host.pool.clears(engine, self._grace_s)
+        try:
+            sealed = self.reports.seal_result(self._keeps_result)
+        except OSError:  # it is looked for again when the engine is done
+            return
+        if sealed:
+            self._host.wake_now(self)
+            self._host.pool.clears(engine, self._grace_s)
 
     def _on_done(self, header: Dict[str, Any]) -> None:
         """The engine has done with the job, and is ready for the next unless it says otherwise."""

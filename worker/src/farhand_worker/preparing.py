@@ -65,7 +65,6 @@ class Preparation:
         self._claim = claim
         self._occupant = occupant
         self._fetch_args = fetch_args
-        self.bundle = Path()
         self.manifest: Optional[Path] = None
         self.scratch: Optional[Path] = None
 

@@ -31,7 +31,8 @@ LOST_VALUE = "a value it had saved is no longer on this worker's disk"
 Turn = Tuple[str, str, Optional[float]]
 """A source, the other one, and the moment up to which its lines go."""
 
-_AS_THEY_COME: Sequence[Turn] = ((AGENT, ENGINE, None), (ENGINE, AGENT, None))
+_ENGINE_ALONE: Sequence[Turn] = ((ENGINE, AGENT, None),)
+_AS_THEY_COME: Sequence[Turn] = ((AGENT, ENGINE, None), *_ENGINE_ALONE)
 
 
 class Outgoing(NamedTuple):
@@ -212,7 +213,7 @@ class Reports:
             final = self.sealed and self._sources[other].drained
             batch, missing = reader.next_batch(self.uploaded, final, until)
             self.wanted.extend(missing)
-            if batch is not None and not self._holds_back(batch, missing):
+            if batch is not None and not (missing and self._holds_back(batch, missing)):
                 reader.mark_sent(batch)
                 self._held_at = None
                 return Outgoing(source, batch.first, batch.lines)
@@ -231,7 +232,9 @@ class Reports:
         the engine writes, go between those of the engine by their times. More go as they come: each turn
         is a frame."""
         agent, engine = self._sources[AGENT], self._sources[ENGINE]
-        if not 0 < agent.unsent_bytes < BY_TIME_BYTES_MAX:
+        if not agent.unsent_bytes:
+            return _ENGINE_ALONE
+        if agent.unsent_bytes >= BY_TIME_BYTES_MAX:
             return _AS_THEY_COME
         engine.grow()
         ours, theirs = agent.next_at(), engine.next_at()
@@ -249,11 +252,7 @@ class Reports:
 
     def _holds_back(self, batch: Batch, missing: List[str]) -> bool:
         """Whether these lines wait for what the next one names: a moment, and none that somebody acts on."""
-        if (
-            not missing
-            or missing[0] in self.lost
-            or any(line.startswith(_URGENT_HEADS) for line in batch.lines)
-        ):
+        if missing[0] in self.lost or any(line.startswith(_URGENT_HEADS) for line in batch.lines):
             return False
         now = time.monotonic()
         if self._held_at is None:

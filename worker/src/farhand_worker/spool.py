@@ -33,6 +33,7 @@ _STARTED_HEAD = b'["started"'
 _RESULT_HEAD = b'["result"'
 _COMPLETED_HEAD = b'["result",{"state":"completed",'
 _ARTIFACT_HEAD = b'["artifact"'
+_NAMES_END = b"]]"
 _NAMED_HEAD, _NAMED_TAIL = b'},["', b'"]]'
 _NAMED = re.compile(rb'sha256:[0-9a-f]{64}(?:","sha256:[0-9a-f]{64})*')
 """The digests at the end of a line, with what is between them."""
@@ -149,7 +150,7 @@ class SpoolReader:
                 chosen.append(_too_long(line))
                 offset += len(line) + 1
                 break
-            if any(digest not in uploaded for digest in _digests(line)):
+            if line.endswith(_NAMES_END) and any(digest not in uploaded for digest in _digests(line)):
                 wanted = _missing(lines[number:], uploaded)
                 self.files.update(_named_by_artifacts(lines[number:]))
                 break
@@ -250,7 +251,8 @@ class SpoolReader:
         """Whole lines from ``offset`` on: at least one if there is one, up to about ``budget`` bytes."""
         seen = self._seen_from(offset)
         if seen:
-            return _first(seen[:-1].split(b"\n"), budget), offset
+            lines = seen[:-1].split(b"\n")
+            return lines if len(seen) <= budget else _first(lines, budget), offset
         wanted = min(max(min(budget, self.size - offset), _LEAST_BYTES), _READ_BYTES)
         try:
             fd = self._file()
@@ -363,7 +365,7 @@ def _digests(line: bytes) -> List[str]:
 
     Nor is one that ends with them as engines write them: a line that waits is looked at again and again.
     """
-    if not line.endswith(b"]]"):
+    if not line.endswith(_NAMES_END):
         return []
     named = line[line.rfind(_NAMED_HEAD) + len(_NAMED_HEAD) : -len(_NAMED_TAIL)]
     if line.endswith(_NAMED_TAIL) and _NAMED.fullmatch(named):

@@ -76,7 +76,8 @@ class Turns:
         batch = reports.next()
         if batch is None and reports.stuck:
             self._lost(key, reports)
-        self._uploads.want(reports)
+        if reports.wanted:
+            self._uploads.want(reports)
         if reports.holds:
             self._waking.within(HOLD_S)
         if batch is None:
