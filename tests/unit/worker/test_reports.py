@@ -78,6 +78,23 @@ def test_what_waits_for_an_upload_is_looked_at_again_only_after_something_has_co
     assert _send_all(reports) == [("engine", "artifact"), ("engine", "log")]
 
 
+def test_lines_that_are_held_for_an_upload_are_looked_at_when_their_moment_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = _reports(tmp_path, STARTED + BLOB)
+    reports.seal(END)
+    reads: list[object] = []
+    read = SpoolReader.next_batch
+    monkeypatch.setattr(SpoolReader, "next_batch", lambda *args: reads.append(args) or read(*args))
+    assert reports.next() is None
+    once = len(reads)
+    assert [reports.next() for _ in range(5)] == [None] * 5
+    assert len(reads) == once
+    monkeypatch.setattr(reports_module, "HOLD_S", 0.0)
+    assert _send_all(reports) == [("engine", "started")]
+    assert reports.wanted == ["one"]
+
+
 STARTED = '["started",{"at":1}]\n'
 BLOB = '["result",{"state":"completed","at":1},["one"]]\n'
 

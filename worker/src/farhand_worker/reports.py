@@ -57,7 +57,7 @@ class Reports:
     _started_at: Optional[float] = None
     _held_at: Optional[float] = None
     _in_vain: Tuple[int, ...] = ()
-    """What was known when there was nothing to send but what waits for an upload."""
+    """What was known when there was nothing to send but what waits for an upload, or what is held for it."""
 
     def __init__(
         self, directory: Path, outgoing: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX
@@ -204,7 +204,7 @@ class Reports:
         if self.gone:
             self.wanted = []
             return None
-        if self._in_vain and self._in_vain == self._known():
+        if self._in_vain and self._in_vain == self._known() and not self._held_enough:
             return None  # what blocks it is not here yet, and nothing else has come
         self.wanted = []
         self._in_vain = ()
@@ -217,7 +217,7 @@ class Reports:
                 reader.mark_sent(batch)
                 self._held_at = None
                 return Outgoing(source, batch.first, batch.lines)
-        if self.wanted and not self.holds:
+        if self.wanted:
             self._in_vain = self._known()
         return None
 
@@ -254,10 +254,13 @@ class Reports:
         """Whether these lines wait for what the next one names: a moment, and none that somebody acts on."""
         if missing[0] in self.lost or any(line.startswith(_URGENT_HEADS) for line in batch.lines):
             return False
-        now = time.monotonic()
         if self._held_at is None:
-            self._held_at = now
-        return now - self._held_at < HOLD_S
+            self._held_at = time.monotonic()
+        return not self._held_enough
+
+    @property
+    def _held_enough(self) -> bool:
+        return self._held_at is not None and time.monotonic() - self._held_at >= HOLD_S
 
     def is_own_value(self, digest: str) -> bool:
         """Whether an engine of this agent has written this, and nobody but engines has its path."""
