@@ -79,7 +79,8 @@ class Story:
             run_id, flow, "queued", "new", "", '{"a":1}', self.now, bundle="sha256:b", idempotency_key=key
         )
         job = Job(
-            f"{run_id}-job", run_id, "run", "queued", flow, "m:f", {"enc": "json", "text": "{}"}, "sha256:b",
+            run_id.replace("run", "job"), run_id, "run", "queued", flow, "m:f",
+            {"enc": "json", "text": "{}"}, "sha256:b",
             Ask(labels=("gpu",)), JobSettings(**settings), self.now, self.now,
         )  # fmt: skip
         _, job, _ = await self.store.runs.create(run, job)

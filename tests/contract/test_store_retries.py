@@ -31,7 +31,8 @@ async def retried(story, source: Run, key: str | None = None, **seed: Any) -> tu
         idempotency_key=key, retry_of=source.id,
     )  # fmt: skip
     job = Job(
-        f"{run.id}-job", run.id, "run", "queued", run.flow, "m:f", {"enc": "json", "text": "{}"}, "sha256:b",
+        run.id.replace("run", "job"), run.id, "run", "queued", run.flow, "m:f",
+        {"enc": "json", "text": "{}"}, "sha256:b",
         Ask(labels=("gpu",)), JobSettings(), story.now, story.now,
     )  # fmt: skip
     run, job, _ = await story.store.runs.create(run, job, Seed(source.id, **seed))

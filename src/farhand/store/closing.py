@@ -11,6 +11,7 @@ from . import nested
 from .changes import Effects
 from .guard import Connection
 from .hooks import HOOK, queue_hooks, queue_hooks_of_called
+from .leases import among_held
 from .moves import LIVE, change_job, load_job, load_run, move_job, move_run
 from .rows import JOBS, to_json
 
@@ -85,13 +86,15 @@ def close_calls(
     where = "run = ? AND kind <> 'run' AND " + ("parent_job = ?" if parent else f"kind <> '{HOOK}'")
     keys = (run_id, parent) if parent else (run_id,)
     live = connection.execute(
-        f"UPDATE jobs SET cancelling = 1 WHERE {where} AND state <> 'ended'"
-        f" AND state IN ('leased', 'running') RETURNING {JOBS.columns}",
+        among_held(
+            f"UPDATE jobs {{}} SET cancelling = 1 WHERE {where}"
+            f" AND state IN ('leased', 'running') RETURNING {JOBS.columns}"
+        ),
         keys,
     ).fetchall()
     waiting = connection.execute(
-        f"UPDATE jobs SET state = 'ended', cancelling = 1 WHERE {where} AND state <> 'ended'"
-        " AND state NOT IN ('leased', 'running') RETURNING id, key, attempt, nested",
+        f"UPDATE jobs SET state = 'ended', cancelling = 1 WHERE {where}"
+        " AND state IN ('queued', 'parked') RETURNING id, key, attempt, nested",
         keys,
     ).fetchall()
     error = to_json(call_error("cancelled", ""))

@@ -17,6 +17,7 @@ from .changes import Effects, PlacedOutcome
 from .closing import Outcome, call_error, close_called, close_calls, close_tasks, follow_call, left_behind
 from .guard import Connection
 from .hooks import HOOK, queue_hooks, queue_hooks_of_called
+from .leases import among_held
 from .machines import machines_lost
 from .moves import (
     Unwritten,
@@ -27,7 +28,18 @@ from .moves import (
     put_job,
 )
 from .rows import optional_json
-from .tasks import outcome_body
+from .tasks import made_by, outcome_body
+
+_OPEN = (
+    "SELECT EXISTS (SELECT 1 FROM task_runs WHERE run = ?{whose} AND state IN ('queued', 'running')"
+    " AND placed IS NULL)"
+    " OR EXISTS (SELECT 1 FROM jobs WHERE run = ?{by} AND kind <> 'run' AND state IN ('queued', 'parked'))"
+    " OR EXISTS (SELECT 1 FROM jobs {{}} WHERE run = ?{by} AND kind <> 'run'"
+    " AND state IN ('leased', 'running'))"
+    " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)"
+)
+_OPEN_CALLS = among_held(_OPEN.format(whose="", by=""))
+_OPEN_BELOW = among_held(_OPEN.format(whose=" AND job = ?", by=" AND parent_job = ?"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +206,9 @@ def _reopen_tasks(connection: Connection, job: Job, forget_failures: bool) -> No
         (job.run, job.id),
     )
     if forget_failures:
+        its, keys = made_by(job.id, job.run)
         connection.execute(
-            "UPDATE task_runs SET kept = 0 WHERE job = ? AND state IN ('failed', 'crashed', 'cancelled')",
-            (job.id,),
+            f"UPDATE task_runs SET kept = 0 WHERE {its} AND state IN ('failed', 'crashed', 'cancelled')", keys
         )
 
 
@@ -217,13 +229,7 @@ def _finish_run(
 
 def _has_open_calls(connection: Connection, run: str) -> bool:
     """Whether anything that the run called is under way, in its engine or elsewhere."""
-    row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND kind <> 'run' AND state <> 'ended')"
-        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND state IN ('queued', 'running')"
-        " AND placed IS NULL)"
-        " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)",
-        (run, run, run),
-    ).fetchone()
+    row = connection.execute(_OPEN_CALLS, (run, run, run, run)).fetchone()
     return bool(row[0])
 
 
@@ -258,14 +264,7 @@ def _finish_call(
 
 def _has_open_below(connection: Connection, job: Job) -> bool:
     """Whether anything that a call had called, or may have, is under way; for most, one question says no."""
-    row = connection.execute(
-        "SELECT EXISTS (SELECT 1 FROM jobs WHERE run = ? AND parent_job = ?"
-        " AND state <> 'ended' AND kind <> 'run')"
-        " OR EXISTS (SELECT 1 FROM task_runs WHERE run = ? AND job = ? AND state IN ('queued', 'running')"
-        " AND placed IS NULL)"
-        " OR EXISTS (SELECT 1 FROM runs WHERE root = ? AND ended_at IS NULL)",
-        (job.run, job.id, job.run, job.id, job.run),
-    ).fetchone()
+    row = connection.execute(_OPEN_BELOW, (*(job.run, job.id) * 3, job.run)).fetchone()
     return bool(row[0])
 
 

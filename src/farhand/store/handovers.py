@@ -119,5 +119,5 @@ def follow_call(connection: Connection, job: Job, now: float) -> None:
 def leased(connection: Connection, job: Job, run: Run | None, retrying: bool) -> Leased:
     """A job that was handed over, and what it goes on from. ``retrying``: its run retries another."""
     again = job.attempt > 1
-    kept = count_kept(connection, job.id) if again or retrying else 0
+    kept = count_kept(connection, job) if again or retrying else 0
     return Leased(job, run, kept, nested.open_keys(connection, job.run) if again else {})

@@ -21,7 +21,8 @@ from ..model import NAME_PATTERN, Hook, Job, Json, Run
 from ..sdk.ids import new_id
 from .changes import Effects
 from .guard import Connection
-from .moves import LIVE, load_run, move_run, note_run
+from .leases import among_held
+from .moves import load_run, move_run, note_run
 from .rows import RUNS, to_json
 
 _ID = re.compile(r"[a-z0-9]{8,64}")
@@ -234,7 +235,7 @@ def close(
     found = _open_runs(connection, root)
     if not found:
         return []
-    sql = f"SELECT id FROM jobs WHERE run = ? AND state IN ('{LIVE[0]}', '{LIVE[1]}')"
+    sql = among_held("SELECT id FROM jobs {} WHERE run = ? AND state IN ('leased', 'running')")
     live = {row[0] for row in connection.execute(sql, (root,)).fetchall()}
     ended: list[Run] = []
     for run, holder, placed in found:

@@ -114,10 +114,10 @@ CREATE TABLE jobs (
     checkout TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX jobs_queued ON jobs (priority DESC, age_at, id) WHERE state = 'queued';
-CREATE INDEX jobs_held ON jobs (worker) WHERE state IN ('leased', 'running');
+CREATE INDEX jobs_held ON jobs (worker, run, parent_job) WHERE state IN ('leased', 'running');
 CREATE INDEX jobs_of_run ON jobs (run, key);
 -- A call of a run has one open job, whoever asks for it and however often: its task run's key holds that.
-CREATE INDEX jobs_open ON jobs (run, parent_job) WHERE state <> 'ended' AND kind <> 'run';
+CREATE INDEX jobs_waiting ON jobs (run, parent_job) WHERE state IN ('queued', 'parked') AND kind <> 'run';
 
 -- Attempts that anything was heard of, or that have ended; until then all there is of one is in its job.
 -- `whole` is the last number of the engine's spool where one report told all of it, which ended the attempt.
@@ -184,7 +184,7 @@ CREATE TABLE task_runs (
     PRIMARY KEY (run, key)
 );
 CREATE UNIQUE INDEX task_runs_in_order ON task_runs (run, number);
-CREATE INDEX task_runs_of_job ON task_runs (job, number);
+CREATE INDEX task_runs_of_call ON task_runs (job, number) WHERE length(job) > length(run);
 CREATE INDEX task_runs_open ON task_runs (run, job) WHERE state IN ('queued', 'running') AND placed IS NULL;
 CREATE INDEX task_runs_nested ON task_runs (run, nested, number) WHERE nested IS NOT NULL;
 

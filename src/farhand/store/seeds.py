@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..errors import NotFound
 from ..model import Job
 from .guard import Connection
+from .tasks import made_by
 
 FAILURE, START = "failure", "start"
 
@@ -54,7 +55,8 @@ def sow(connection: Connection, seed: Seed, job: Job) -> None:
 
 def adopt(connection: Connection, run: str, key: str, job_id: str) -> None:
     """Give the job of a newly placed call what calls inside it left in the retried run."""
-    connection.execute("UPDATE task_runs SET job = ? WHERE job = ?", (job_id, f"{run}/{key}"))
+    its, keys = made_by(f"{run}/{key}", run)
+    connection.execute(f"UPDATE task_runs SET job = ? WHERE {its}", (job_id, *keys))
 
 
 def _first_call_of(connection: Connection, seed: Seed) -> int:

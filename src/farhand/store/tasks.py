@@ -9,15 +9,14 @@ from farhand_worker.protocol import Checkpoint, ProtocolViolation, TaskBegan
 
 from ..errors import IllegalTransition
 from ..lifecycle import TASK, may_advance
-from ..model import Json, Page, TaskRun
+from ..model import Job, Json, Page, TaskRun
 from .database import Database
 from .guard import Connection, Variants
 from .parts import among
 from .rows import TASK_RUNS, optional_json, to_json
 
 _ENDED = ("completed", "failed", "cancelled", "crashed", "skipped")
-
-
+_OVER = "state IN ('completed', 'failed', 'cancelled', 'crashed')"
 _WITHOUT_VALUE = ", ".join(
     "NULL" if column == "value" else column for column in TASK_RUNS.columns.split(", ")
 )
@@ -74,34 +73,43 @@ class Tasks:
 
     async def kept(self, job_id: str, after: int = 0, limit: int = 500) -> list[TaskRun]:
         """Kept outcomes of the calls this job made, by number; a later attempt replays them."""
-        sql = (
-            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE job = ? AND number > ? AND kept = 1"
-            f" AND state IN ('completed', 'failed', 'cancelled', 'crashed') ORDER BY number LIMIT ?"
-        )
+        further = f"AND number > ? AND kept = 1 AND {_OVER} ORDER BY number LIMIT ?"
         return await self._database.read(
-            lambda connection: [
-                TASK_RUNS.load(row) for row in connection.execute(sql, (job_id, after, limit)).fetchall()
-            ]
+            lambda connection: _calls_of(connection, job_id, further, after, limit)
         )
 
     async def placed(self, job_id: str) -> list[TaskRun]:
         """The calls this job placed elsewhere that have ended, by number."""
-        sql = (
-            f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE job = ? AND placed IS NOT NULL"
-            f" AND state IN ('completed', 'failed', 'cancelled', 'crashed') ORDER BY number"
-        )
-        return await self._database.read(
-            lambda connection: [TASK_RUNS.load(row) for row in connection.execute(sql, (job_id,)).fetchall()]
-        )
+        further = f"AND placed IS NOT NULL AND {_OVER} ORDER BY number"
+        return await self._database.read(lambda connection: _calls_of(connection, job_id, further))
 
 
-def count_kept(connection: Connection, job_id: str) -> int:
+def _calls_of(connection: Connection, job_id: str, further: str, *values: Any) -> list[TaskRun]:
+    """The calls that a job made, as far as they meet a further condition."""
+    found = connection.execute("SELECT run FROM jobs WHERE id = ?", (job_id,)).fetchone()
+    if found is None:
+        return []
+    its, keys = made_by(job_id, found[0])
+    sql = f"SELECT {TASK_RUNS.columns} FROM task_runs WHERE {its} {further}"
+    return [TASK_RUNS.load(row) for row in connection.execute(sql, (*keys, *values)).fetchall()]
+
+
+def made_by(job_id: str, run: str) -> tuple[str, tuple[str, ...]]:
+    """The condition for calls that a job of a run made, and the values for it.
+
+    An index has those of jobs whose ids are longer than their run's, as those of placed calls are, for a run
+    may have many such jobs. Its own has most of what there is of its run.
+    """
+    if len(job_id) > len(run):
+        return "job = ? AND length(job) > length(run)", (job_id,)
+    return "run = ? AND job = ?", (run, job_id)
+
+
+def count_kept(connection: Connection, job: Job) -> int:
     """How many outcomes a new attempt of this job may replay."""
-    sql = (
-        "SELECT count(*) FROM task_runs WHERE job = ? AND kept = 1"
-        " AND state IN ('completed', 'failed', 'cancelled', 'crashed')"
-    )
-    return int(connection.execute(sql, (job_id,)).fetchone()[0])
+    its, keys = made_by(job.id, job.run)
+    sql = f"SELECT count(*) FROM task_runs WHERE {its} AND kept = 1 AND {_OVER}"
+    return int(connection.execute(sql, keys).fetchone()[0])
 
 
 def next_number(connection: Connection, run_id: str) -> int:

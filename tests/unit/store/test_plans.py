@@ -98,8 +98,9 @@ async def everything(store: Store) -> None:
     await store.tasks.page("r0")
     await store.tasks.page("r0", state="failed")
     await store.tasks.tally("r0")
-    await store.tasks.kept("j0")
-    await store.tasks.placed("j0")
+    for job_id in ("j0", "r0.2"):
+        await store.tasks.kept(job_id)
+        await store.tasks.placed(job_id)
     await store.logs.page("r0")
     await store.metrics.page("r0")
     await store.artifacts.list("r0")
@@ -139,3 +140,21 @@ async def test_no_statement_scans_a_table_that_grows(tmp_path: Path, statements:
         assert slow.pop(sql)[0].startswith("SCAN runs USING INDEX sqlite_autoindex_runs_1")
     assert not slow, "\n".join(f"{sql}: {found}" for sql, found in slow.items())
     assert len(statements) > 50
+
+
+async def test_what_is_open_of_a_run_is_looked_for_in_what_waits_and_what_is_held(
+    tmp_path: Path, statements: set[str]
+):
+    """A run may have had any number of calls, and those of them that are open are few."""
+    store = await Store.open(tmp_path)
+    await everything(store)
+    await store.close()
+    looking = {"jobs_waiting": "('queued', 'parked')", "jobs_held": "jobs INDEXED BY jobs_held"}
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        for index, words in looking.items():
+            of_runs = [sql for sql in statements if words in sql and "kind <> 'run'" in sql]
+            assert of_runs
+            for sql in of_runs:
+                plan = connection.execute(f"EXPLAIN QUERY PLAN {sql}", (None,) * sql.count("?")).fetchall()
+                assert any(index in detail for *_, detail in plan), sql
+                assert not any("jobs_of_run" in detail for *_, detail in plan), sql
