@@ -9,7 +9,8 @@ from typing import Protocol
 from ..engine.machines import Check
 from .config import Profile
 
-PENDING, RUNNING, ENDED = "pending", "running", "ended"
+PENDING, RUNNING, ENDING, ENDED = "pending", "running", "ending", "ended"
+"""`ENDING`: the scheduler has ended it, and counts it no more; what ran there may not be gone yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a scheduler says of a machine: pending, running or ended, and why in its own words."""
+    """What a scheduler says of a machine, one of the words above, and why in its own words."""
 
     state: str
     reason: str = ""

@@ -8,13 +8,16 @@ from typing import Any
 
 from ..model import Machine
 from .config import Settings
-from .interface import ENDED, PENDING, Seen
+from .interface import ENDED, ENDING, PENDING, RUNNING, Seen
 
 UNNEEDED_S = 10.0
 """So long nothing has to wait for a machine before it is given back unused."""
 
 LEFT_S = 60.0
 """So long after its worker left a machine may take to end by itself."""
+
+ENDING_S = 60.0
+"""So long what was given back may take to be gone once its scheduler has ended it; a dead node never says."""
 
 BACKOFF_S_MAX = 600.0
 
@@ -39,7 +42,7 @@ class Step:
 def after_status(machine: Machine, seen: Seen | None, now: float) -> Step | None:
     """What the scheduler's word means; ``seen`` is None when it knows nothing of the machine."""
     if machine.state == "leaving":
-        return Step("ended") if seen is None or seen.state == ENDED else None
+        return Step("ended") if seen is None or _is_over(machine, seen, now) else None
     if machine.state == "asked" and seen is None:
         return None
     if seen is None:
@@ -51,7 +54,12 @@ def after_status(machine: Machine, seen: Seen | None, now: float) -> Step | None
         return Step("pending", {**known, "waits_since": now, "attached_at": None})
     if machine.state == "attached":
         return Step("attached", known)
-    return Step(seen.state, known)
+    return Step(RUNNING if seen.state == ENDING else seen.state, known)
+
+
+def _is_over(machine: Machine, seen: Seen, now: float) -> bool:
+    """Whether what was given back counts no more."""
+    return seen.state == ENDED or (seen.state == ENDING and now - machine.since > ENDING_S)
 
 
 def around_it(machine: Machine, around: Around, settings: Settings, now: float) -> Step | None:

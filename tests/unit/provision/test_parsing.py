@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from farhand.provision.interface import ENDED, PENDING, RUNNING, Seen
+from farhand.provision.interface import ENDED, ENDING, PENDING, RUNNING, Seen
 from farhand.provision.slurm.parsing import (
     STATES,
     Line,
@@ -56,7 +56,7 @@ def test_a_wrapper_without_parsable_is_told_from_a_refusal(text: str, refused: b
     [
         ("PENDING", PENDING), ("CONFIGURING", PENDING), ("REQUEUED", PENDING), ("REQUEUE_HOLD", PENDING),
         ("PREEMPTED", PENDING), ("SPECIAL_EXIT", PENDING), ("SOMETHING_NEW", PENDING), ("RUNNING", RUNNING),
-        ("COMPLETING", RUNNING), ("SUSPENDED", RUNNING), ("COMPLETED", ENDED), ("CANCELLED", ENDED),
+        ("COMPLETING", ENDING), ("SUSPENDED", RUNNING), ("COMPLETED", ENDED), ("CANCELLED", ENDED),
         ("FAILED", ENDED), ("NODE_FAIL", ENDED), ("BOOT_FAIL", ENDED), ("DEADLINE", ENDED),
         ("OUT_OF_MEMORY", ENDED), ("REVOKED", ENDED), ("TIMEOUT", ENDED),
     ],
@@ -78,6 +78,8 @@ def test_of_two_jobs_with_one_name_the_one_that_lives_counts_then_the_older() ->
     lines = [Line("9", "m", "PENDING", ""), Line("7", "m", "CANCELLED", ""), Line("8", "m", "PENDING", "")]
     assert [line.id for line in by_name(lines, ["m", "other"])["m"]] == ["8", "9", "7"]
     assert "other" not in by_name(lines, ["m", "other"])
+    lines = [Line("6", "m", "COMPLETING", ""), *lines]
+    assert [line.id for line in by_name(lines, ["m"])["m"]] == ["8", "9", "6", "7"]
 
 
 def test_a_job_that_two_names_of_one_cluster_list_is_one_job() -> None:

@@ -9,7 +9,7 @@ import pytest
 from farhand.lifecycle import MACHINE, may_advance
 from farhand.model import Machine
 from farhand.provision.config import Profile, Settings
-from farhand.provision.interface import ENDED, PENDING, RUNNING, Seen
+from farhand.provision.interface import ENDED, ENDING, PENDING, RUNNING, Seen
 from farhand.provision.steps import Around, Step, after_status, around_it, backoff_s
 
 NOW = 10_000.0
@@ -39,6 +39,9 @@ def machine(state: str, **fields: object) -> Machine:
         ("attached", Seen(PENDING, "PENDING: BeginTime", "7"), "pending"),
         ("attached", Seen(ENDED, "COMPLETED", "7"), "ended"),
         ("attached", None, "ended"),
+        ("running", Seen(ENDING, "COMPLETING", "7"), "running"),
+        ("attached", Seen(ENDING, "COMPLETING", "7"), "attached"),
+        ("leaving", Seen(ENDING, "COMPLETING", "7"), None),
         ("leaving", Seen(RUNNING, "RUNNING", "7"), None),
         ("leaving", Seen(ENDED, "CANCELLED", "7"), "ended"),
         ("leaving", None, "ended"),
@@ -53,6 +56,14 @@ def test_the_schedulers_word_has_a_consequence_in_every_state(
     if seen is not None and to not in (None, "ended"):
         assert step is not None
         assert (step.fields["external"], step.fields["reason"]) == ("7", seen.reason)
+
+
+@pytest.mark.parametrize(("state", "to"), [(ENDING, "ended"), (RUNNING, None)])
+def test_what_its_scheduler_has_ended_holds_its_place_for_a_minute_though_its_node_never_says_so(
+    state: str, to: str | None
+) -> None:
+    step = after_status(machine("leaving", since=NOW - 61), Seen(state, "", "7"), NOW)
+    assert (None if step is None else step.state) == to
 
 
 @pytest.mark.fault("4.9")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ..interface import ENDED, PENDING, RUNNING, Seen
+from ..interface import ENDED, ENDING, PENDING, RUNNING, Seen
 
 STATES: Mapping[str, str] = {
     "PENDING": PENDING,
@@ -18,7 +18,7 @@ STATES: Mapping[str, str] = {
     "SPECIAL_EXIT": PENDING,
     "PREEMPTED": PENDING,
     "RUNNING": RUNNING,
-    "COMPLETING": RUNNING,
+    "COMPLETING": ENDING,
     "RESIZING": RUNNING,
     "SIGNALING": RUNNING,
     "STAGE_OUT": RUNNING,
@@ -114,7 +114,7 @@ def _number(line: Line) -> int:
     return int(line.id.partition(";")[0])
 
 
-_ORDER = {RUNNING: 0, PENDING: 1, ENDED: 2}
+_ORDER = {RUNNING: 0, PENDING: 1, ENDING: 2, ENDED: 3}
 
 
 def shown(text: str) -> tuple[Seen | None, str]:
