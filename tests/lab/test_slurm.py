@@ -2,132 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
-import signal
-import socket
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from farhand_worker.protocol import Times
-from tests.harness.deployment import Deployment
 from tests.harness.waiting import eventually
-from tests.lab.netns import SERVER, WORKER, Network, network
+from tests.lab.machines import Lab, begun, goes_on, steps
 from tests.lab.slurm import Slurm, cluster
-from tests.lab.sshd import Sshd, login_node
-
-LOGIN_OUTSIDE, LOGIN_INSIDE = "10.213.1.1", "10.213.2.1"
-
-FLOWS = """\
-import os
-import time
-from pathlib import Path
-
-from farhand import flow, task
-
-
-@task(device="cluster")
-def there() -> str:
-    return os.environ["SLURM_JOB_ID"]
-
-
-@flow(runs_on="server")
-def visit() -> str:
-    return there()
-
-
-@task(device="cluster")
-def bulk(size: int) -> str:
-    return "x" * size
-
-
-@flow(runs_on="server")
-def fetch(size: int) -> int:
-    return len(bulk(size))
-
-
-@task
-def step(path: str, number: int) -> int:
-    with open(path, "a") as file:
-        file.write(f"{number} {os.environ['SLURM_JOB_ID']}\\n")
-    return number
-
-
-@flow(device="cluster")
-def climb(path: str, gate: str) -> int:
-    first = step(path, 1)
-    while not Path(gate).exists():
-        time.sleep(0.02)
-    return first + step(path, 2)
-"""
-
-
-class Lab:
-    """A server whose project asks a Slurm for machines."""
-
-    def __init__(self, directory: Path, slurm: Slurm, sshd: Sshd) -> None:
-        self.slurm = slurm
-        self.project = directory / "project"
-        self.project.mkdir()
-        (self.project / "flows.py").write_text(FLOWS)
-        self.sshd = sshd
-        self.deployment = Deployment(directory, project=self.project, parallel=1, times=Times().scaled(0.5))
-
-    def configure(self, **fields: Any) -> None:
-        """Write provisioners.json."""
-        profile = {
-            "name": "small",
-            "labels": ["cluster"],
-            "cpus": 1,
-            "sbatch": ["--partition=main", "--mem=200M"],
-            "prerun": [f"cd {self.project}", "export FROM_PRERUN='it was run'"],
-            "worker": [sys.executable, "-m", "farhand_worker"],
-        }
-        profile.update(fields.pop("profile", {}))
-        profile["sbatch"] = [*profile["sbatch"], f"--chdir={self.project.parent}"]
-        settings = {
-            "type": "slurm",
-            "name": "hpc",
-            "login": self.sshd.login,
-            "ssh_key": str(self.sshd.key),
-            "ssh_options": self.sshd.options,
-            "engine_url": self.deployment.url,
-            "max_idle_s": 2,
-            "poll_s": 0.6,
-            "profiles": [profile],
-            **fields,
-        }
-        settings = {name: value for name, value in settings.items() if value is not None}
-        (self.project / "provisioners.json").write_text(json.dumps([settings]))
-
-    def close(self) -> None:
-        """Stop the server in order, which ends its ssh connections, then clear away what is left."""
-        server = self.deployment.server
-        if server.process is not None and server.process.poll() is None:
-            server.send(signal.SIGTERM)
-            server.wait(60)
-        self.deployment.clear()
-
-    def outstanding(self) -> list[dict[str, Any]]:
-        """The machines that have not ended, as the API shows them."""
-        return self.deployment.get("/workers/resources")["provisions"]["machines"]
-
-    def trouble(self) -> str:
-        """What last went wrong with the provisioner."""
-        return self.deployment.get("/provisioners")["provisioners"][0]["trouble"]
-
-    def ended_reasons(self) -> list[str]:
-        """Why the machines that ended last did."""
-        return [
-            m["reason"] for m in self.deployment.get("/provisioners")["machines"] if m["state"] == "ended"
-        ]
+from tests.lab.sshd import login_node
 
 
 @pytest.fixture(scope="module")
@@ -160,32 +46,6 @@ def test_a_machine_comes_from_the_queue_runs_what_waited_for_it_idles_out_and_is
     assert lab.slurm.jobs() == []
     ended = deployment.get("/provisioners")["machines"][0]
     assert (ended["state"], ended["reason"]) == ("ended", "COMPLETED")
-
-
-def begun(lab: Lab, directory: Path) -> tuple[str, str]:
-    """A run on a machine, beyond its first checkpoint: its id, and the Slurm job."""
-    deployment = lab.deployment
-    run_id = deployment.start_run("climb", path=str(directory / "steps"), gate=str(directory / "gate"))
-    deployment.wait_for_run(run_id, "running", within_s=60)
-    (first,) = eventually(lambda: steps(directory), what="the first step is done")
-    return run_id, first[1]
-
-
-def steps(directory: Path) -> list[list[str]]:
-    path = directory / "steps"
-    return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def goes_on(lab: Lab, directory: Path, run_id: str) -> tuple[dict[str, Any], list[list[str]]]:
-    """The run once it has completed; its first step was not executed again, and no budget was used."""
-    eventually(lambda: len(lab.deployment.attempts(run_id)) == 2, 60, "there is another attempt")
-    (directory / "gate").write_text("")
-    run = lab.deployment.wait_for_run(run_id, "completed", within_s=60)
-    done = steps(directory)
-    assert [number for number, _ in done] == ["1", "2"]
-    (job,) = [attempt for attempt in lab.deployment.attempts(run_id) if attempt["number"] == 2]
-    assert job["outcome"] == "completed"
-    return run, done
 
 
 @pytest.mark.fault("4.8")
@@ -352,62 +212,3 @@ def test_before_its_time_is_up_a_machine_is_drained_and_its_run_goes_on_elsewher
     eventually(lambda: job not in [id for id, _, _ in lab.slurm.jobs()], 30, "the job has ended by itself")
     assert (job, "COMPLETED") in [(id, state) for id, _, state in lab.slurm.jobs("all")]
     goes_on(lab, tmp_path, run_id)
-
-
-@pytest.fixture
-def hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Lab, Network]]:
-    """A server on one host, a cluster behind its login node on another: no packet passes from there to it."""
-    monkeypatch.setenv("WITNESS_MARK", str(tmp_path))
-    with ExitStack() as stack:
-        net = stack.enter_context(network())
-        net.cut()
-        places = {"controller": "router", "node": "worker"}
-        far = {"controller": LOGIN_INSIDE, "node": WORKER, "place": lambda what: net.inside(places[what])}
-        slurm = stack.enter_context(cluster(tmp_path / "slurm", **far))
-        with net.inside("router"):
-            sshd = stack.enter_context(login_node(tmp_path / "sshd", slurm.environment, LOGIN_OUTSIDE))
-        stack.enter_context(net.inside("server"))
-        made = Lab(tmp_path, slurm, sshd)
-        stack.callback(lambda: eventually(lambda: not slurm.ask("squeue", "-h"), 20, "no job is left"))
-        stack.callback(lambda: [slurm.ask("scancel", id) for id, _, _ in slurm.jobs()])
-        stack.callback(made.close)
-        yield made, net
-
-
-def test_a_cluster_without_a_route_to_the_server_works_through_its_login_node(
-    hidden: tuple[Lab, Network], tmp_path: Path
-) -> None:
-    """Runs, files, and a relay that is killed in mid-run: the same attempt goes on by the next one.
-
-    The nodes do not see the home of the login node: the relay is found by its address alone.
-    """
-    lab, net = hidden
-    (tmp_path / "home").mkdir()
-    python = [sys.executable, "-m", "farhand_worker"]
-    elsewhere = [
-        "unshare",
-        "--mount",
-        "sh",
-        "-c",
-        'mount -t tmpfs none "$0" && exec "$@"',
-        f"{tmp_path}/home",
-    ]
-    relay = {"relay": ["env", f"HOME={tmp_path}/home", *python], "relay_host": LOGIN_INSIDE}
-    profile = {"worker": [*elsewhere, *python]}
-    lab.configure(route="ssh", engine_url=None, max_idle_s=30, profile=profile, **relay)
-    deployment = lab.deployment.start()
-    with net.inside("worker"), pytest.raises(OSError, match=r"unreachable|timed out"):
-        socket.create_connection((SERVER, deployment.port), 1)
-    run_id = deployment.start_run("fetch", size=3_000_000)
-    assert deployment.wait_for_run(run_id, "completed", within_s=90)["result"] == 3_000_000
-    assert lab.trouble() == ""
-    run_id, job = begun(lab, tmp_path)
-    for process in psutil.Process(deployment.server.pid).children(recursive=True):
-        if process.name() == "ssh" and "relay" in process.cmdline()[-1]:
-            process.kill()
-    eventually(lambda: "the relay" in lab.trouble(), what="it is shown")
-    eventually(lambda: lab.trouble() == "", 30, "another has taken its place")
-    (tmp_path / "gate").write_text("")
-    deployment.wait_for_run(run_id, "completed", within_s=60)
-    assert [where for _, where in steps(tmp_path)] == [job, job]
-    assert len(deployment.attempts(run_id)) == 1
