@@ -15,6 +15,8 @@ from . import trees
 from .warden_process import Start, WardenProcess, order_text
 
 _SETTLE_S = 5.0
+_LOOKS = 4
+"""So often it is looked within a margin whether the warden has answered."""
 
 
 class WardenLink:
@@ -35,6 +37,9 @@ class WardenLink:
         self._outgoing: Deque[Tuple[bytes, List[int]]] = deque()
         self._number = 0
         self._answered = 0
+        self._awaited = 0
+        """The answer that is waited for, 0 for none."""
+        self._looks = 0
         self._ended = False
         self.margin_s = 3.0
         self._socket.setblocking(False)
@@ -63,11 +68,14 @@ class WardenLink:
         self._order(order_text("say", engine=stem, line=line))
 
     def deadlines(self, ordinary: float, strict: float) -> None:
-        """Move the deadlines; the warden must answer within ``margin_s`` or is killed."""
+        """Move the deadlines; the warden must answer within ``margin_s`` or is killed.
+
+        Time in which this process itself stands still does not count: the warden may have as well.
+        """
         self._number += 1
-        number = self._number
-        self._order(order_text("deadlines", ordinary=ordinary, strict=strict, n=number))
-        self._loop.call_later(self.margin_s, self._check, number)
+        self._order(order_text("deadlines", ordinary=ordinary, strict=strict, n=self._number))
+        if not self._awaited:
+            self._await(self._number)
 
     def kill(self, engine: str) -> None:
         """Kill an engine's whole tree."""
@@ -132,10 +140,29 @@ class WardenLink:
             else:
                 self._on_message(message)
 
-    def _check(self, number: int) -> None:
-        if self._answered < number:
-            self._read()  # it may be this process that has waited for a processor
-        if self._answered < number:
+    def _await(self, number: int) -> None:
+        self._awaited, self._looks = number, _LOOKS
+        self._look_later()
+
+    def _look_later(self) -> None:
+        between_s = self.margin_s / _LOOKS
+        self._loop.call_later(between_s, self._look, self._loop.time() + 2 * between_s)
+
+    def _look(self, late_at: float) -> None:
+        """Whether it has answered; a look that comes late says nothing of the warden."""
+        if self._answered < self._awaited:
+            self._read()
+        if self._ended:
+            return
+        if self._answered >= self._awaited:
+            self._awaited = 0
+            if self._answered < self._number:
+                self._await(self._number)
+            return
+        self._looks -= self._loop.time() < late_at
+        if self._looks:
+            self._look_later()
+        else:
             self._end("the warden did not answer")
 
     def _end(self, why: str) -> None:
