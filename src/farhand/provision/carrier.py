@@ -167,8 +167,8 @@ class Carrier(Service):
             await join(stream, reader, writer)
 
         multiplex = Multiplex(process.stdout, process.stdin, opened)
-        hello = json.loads(await asyncio.wait_for(multiplex.greeted(), _GREETING_S))
-        self.url, self.url_file = str(hello["url"]), str(hello["file"])
+        hello = await asyncio.wait_for(multiplex.greeted(), _GREETING_S)
+        self.url, self.url_file = _places(hello)
         self._home.admit(self.url)
         self._keep(urlsplit(self.url).port or 0)
         self.trouble = ""
@@ -200,6 +200,15 @@ class Carrier(Service):
         finally:
             for end in (writer, inner[1]):
                 end.close()
+
+
+def _places(hello: bytes) -> tuple[str, str]:
+    """Where a relay listens, and the file that says so. Raises `Broken`."""
+    try:
+        told = json.loads(hello)
+        return str(told["url"]), str(told["file"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise Broken(f"what it says of itself cannot be read: {error!r}") from error
 
 
 def _read_port(path: Path) -> int:

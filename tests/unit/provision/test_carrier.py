@@ -19,6 +19,7 @@ from farhand.provision.carrier import Carrier, Home
 from farhand.provision.certificate import ensure
 from farhand.provision.config import Profile, Settings
 from farhand_worker.address import parse
+from farhand_worker.multiplex import Broken
 from farhand_worker.trust import NotPinned, Trust
 from tests.harness.schedulers import Scheduler
 
@@ -158,3 +159,9 @@ async def test_a_port_that_another_program_has_is_left_to_it_after_some_tries(
 async def test_the_certificate_is_made_once(tmp_path: Path) -> None:
     assert ensure(tmp_path)[1] == ensure(tmp_path)[1]
     assert (tmp_path / "relay.pem").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("hello", [b"{}", b"[]", b"odd", b'"'])
+def test_what_a_relay_says_of_itself_and_cannot_be_read_ends_its_connection_in_words(hello: bytes) -> None:
+    with pytest.raises(Broken, match="what it says of itself cannot be read"):
+        carrier_module._places(hello)

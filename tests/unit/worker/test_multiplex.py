@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
-from farhand_worker.multiplex import MARK, WINDOW_BYTES, Broken, Multiplex, Stream, join
+from farhand_worker.multiplex import CREDIT, MARK, WINDOW_BYTES, Broken, Multiplex, Stream, join
 
 pytestmark = pytest.mark.anyio
 Serve = Callable[[Stream], Awaitable[None]]
@@ -112,9 +113,10 @@ async def test_what_is_no_relay_is_said_in_its_own_words(said: bytes) -> None:
     assert said[:20].decode().strip() in str(raised.value) or len(said) > 300
 
 
-async def test_frames_that_are_none_end_it() -> None:
+@pytest.mark.parametrize("frame", [b"\xff" * 9, struct.pack(">BII", CREDIT, 1, 3) + b"odd"])
+async def test_frames_that_are_none_end_it(frame: bytes) -> None:
     reader = asyncio.StreamReader()
-    reader.feed_data(MARK + b"\xff" * 9)
+    reader.feed_data(MARK + frame)
     reader.feed_eof()
     with pytest.raises(Broken, match="no frame"):
         await Multiplex(reader, None).greeted()  # type: ignore[arg-type]

@@ -151,7 +151,7 @@ class Multiplex:
     async def _frame(self) -> tuple[int, int, bytes]:
         try:
             kind, number, length = _HEAD.unpack(await self._reader.readexactly(_HEAD.size))
-            if kind > CREDIT or length > FRAME_BYTES_MAX:
+            if kind > CREDIT or length > FRAME_BYTES_MAX or (kind == CREDIT and length != _COUNT.size):
                 raise Broken("what came is no frame")
             return kind, number, await self._reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
