@@ -46,6 +46,15 @@ def test_a_process_task_runs_in_a_child_and_reports_through_the_engine(begin: Be
     assert {body["task"] for body in agent.events("log")} == {body["key"] for body in agent.events("task")}
 
 
+def test_a_child_that_has_closed_its_streams_has_its_outcome_all_the_same(begin: Begin) -> None:
+    agent = begin(
+        "import sys\n@task(process=True)\ndef quiet():\n    sys.stdout.close()\n    sys.stderr = None\n"
+        "    return 7\n@flow\ndef main(): return quiet()\n"
+    )
+    agent.run("pipeline:main")
+    assert agent.value() == 7
+
+
 @pytest.mark.parametrize(
     ("how", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
@@ -19,6 +20,7 @@ from . import encoding
 from .channel import refused
 from .context import Frame, Inner, Recorder, Run, enter, set_root
 from .eager import only_reading
+from .interrupts import UNRULY
 from .processes import read_frame, write_frame
 from .upstream import Attempt
 
@@ -91,8 +93,8 @@ def _pickled(value: Any, name: str) -> bytes:
     """A value as it leaves this process. Raises `NotSerializable`, naming it."""
     try:
         return pickle.dumps(value, protocol=5)
-    except Exception as error:  # whatever a class of the user's raises when it is pickled
-        raise NotSerializable(f"{name} cannot leave its process: {error}") from error
+    except UNRULY as error:  # whatever a class of the user's raises when it is pickled
+        raise NotSerializable(f"{name} cannot leave its process: {encoding.text_of(error)}") from error
 
 
 def work(reads: int, writes: int) -> None:
@@ -105,8 +107,9 @@ def work(reads: int, writes: int) -> None:
         outcome = ("value", _pickled(_value(facts, relay), f"the result of {facts['name']}"))
     except BaseException as error:  # noqa: BLE001 - whatever ends user code is the call's outcome
         outcome = ("error", encoding.encode_error(error))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(*UNRULY):  # it may be closed, or another's
+            stream.flush()
     relay.say(*outcome)
     os._exit(0)  # threads and exit handlers have no say in when the call ends
 

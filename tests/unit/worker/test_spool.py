@@ -238,3 +238,14 @@ def test_a_look_says_how_far_the_file_goes_however_much_is_new(tmp_path: Path, c
 )
 def test_a_final_line_says_how_it_ended(line: str, end: tuple[str, str]) -> None:
     assert end_of(line.encode()) == end
+
+
+def test_a_directory_that_was_cleared_away_is_made_again(tmp_path: Path) -> None:
+    """An agent's own may lie among temporary files, and be empty for days."""
+    reader = SpoolReader(tmp_path / "spool" / "j-1.engine")
+    reader.create()
+    assert reader.grow() == 0
+    reader.close()
+    writer = SpoolWriter(tmp_path / "another" / "j-1.agent")
+    assert writer.write([("log", {"at": 1.0, "text": "here"})])
+    writer.close()

@@ -234,7 +234,7 @@ class SpoolReader:
             self._fd = self._created()
 
     def _created(self) -> int:
-        return os.open(self.path, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)
+        return _opened(self.path, os.O_RDONLY)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -281,7 +281,7 @@ class SpoolWriter:
         """Append events of (kind, body) in one write; the file's size after it. Raises OSError."""
         if self._fd is None:
             self.has_written = True
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._fd = _opened(self.path, os.O_RDWR | os.O_APPEND)
             _cut_torn_line(self._fd)
         text = "".join(dumps([kind, body]) + "\n" for kind, body in events).encode()
         before = os.fstat(self._fd).st_size
@@ -299,6 +299,17 @@ class SpoolWriter:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+def _opened(path: Union[str, Path], flags: int) -> int:
+    """The file, made where it is missing; and so its directory, which whoever clears temporary files away
+    takes for left behind once it has been empty for days."""
+    flags |= os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)
 
 
 def end_of(line: bytes) -> Tuple[str, str]:
