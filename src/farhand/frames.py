@@ -30,6 +30,8 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     """uvicorn's websocket; it takes its application's word for what is read at once."""
 
     _take: Callable[[str], bool] | None = None
+    _between: bool | None = None
+    """Whether the library is between two frames, as far as that was looked for since it read last."""
 
     def handle_connect(self, event: Request) -> None:
         """A handshake has begun; its application runs from the next turn on."""
@@ -48,13 +50,20 @@ class FrameProtocol(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         """Bytes from the network: texts are taken off, the library gets what is left."""
         at = 0
-        while at < len(data) and self._takes and _is_between_frames(self.conn):
+        while at < len(data) and self._takes and self._is_between_frames:
             text, end = _text_at(data, at, self.config.ws_max_size)
             if text is None or self._take is None or not self._take(text):
                 break
             at = end
         if at < len(data):
+            self._between = None
             super().data_received(data[at:] if at else data)
+
+    @property
+    def _is_between_frames(self) -> bool:
+        if self._between is None:
+            self._between = _is_between_frames(self.conn)
+        return self._between
 
     @property
     def _takes(self) -> bool:

@@ -56,4 +56,8 @@ def _message(frame: Any) -> Any:
     if type(frame) is _ACCEPTED:
         return protocol.Accepted(frame.job, frame.lease, frame.started_at)
     bodies: list[Any] = [entry.body for entry in frame.events]
-    return protocol.Event(frame.job, frame.lease, frame.source, frame.first, bodies)
+    event = object.__new__(protocol.Event)  # the class sets each field of a frozen one by a call
+    vars(event).update(
+        job=frame.job, lease=frame.lease, source=frame.source, first=frame.first, events=bodies
+    )
+    return event

@@ -169,7 +169,7 @@ class HandOver:
         member = grant.chosen.member
         if leased is not None and leased.job.lease is not None:
             self._fleet.hold(member, leased.job, leased.job.lease)
-        self.withdraw(grant)
+        self._consequences.turn.afterwards(partial(self.withdraw, grant))
         if leased is None:
             if not grant.key:
                 self.in_background(self._reconsider(grant.job))

@@ -237,17 +237,19 @@ class Member:
             reachable = self.link is not None or self.state == OFFLINE
             state = LOST if self.state == AWAITED or not reachable else self.state
             leases, capacity = self.leases, self.capacity
-            self._candidate = Candidate(
+            candidate = Candidate(
                 self.name,
                 self.labels,
                 capacity,
                 taken(leases, capacity),
                 state,
                 self.draining,
-                tuple(lease.depth for lease in leases if lease.blocked),
+                tuple([lease.depth for lease in leases if lease.blocked]),
                 self._reserved,
-                self._kept(capacity),
+                self._kept(capacity) if self.holdings else (),
             )
+            object.__setattr__(self, "_candidate", candidate)
+            return candidate
         return self._candidate
 
     def _kept(self, capacity: Capacity) -> tuple[tuple[str, Amounts], ...]:

@@ -55,20 +55,20 @@ class Reports:
         by then. Or else `StaleLease`, `StoreFailed` (try again), or `ProtocolViolation` for a batch that is
         malformed or leaves a gap.
         """
+        checked: dict[int, int] = {}
+        stored: list[Report] = []
         try:
-            checked = {
-                n: self._check(event, worker) for n, event in enumerate(events) if self._is_check(event)
-            }
-            stored = [_typed(event) for event in events if not self._is_check(event)]
+            for n, event in enumerate(events):
+                if self._imports.owns(event.job):
+                    checked[n] = self._check(event, worker)
+                else:
+                    stored.append(_typed(event))
         except (FarhandError, protocol.ProtocolViolation) as error:
             return failed(error)
         if not checked:
             return self._record(stored, worker)
         answer = self._record(stored, worker) if stored else succeeded(list[int]())
         return answer.then(lambda seqs: _in_order(len(events), checked, seqs.result()))
-
-    def _is_check(self, event: protocol.Event) -> bool:
-        return self._imports.owns(event.job)
 
     def _check(self, event: protocol.Event, worker: str) -> int:
         """Take what an import check says, which is not stored."""
@@ -146,8 +146,10 @@ def _in_order(count: int, apart: Mapping[int, int], others: Sequence[int]) -> li
 def _typed(event: protocol.Event) -> Report:
     """The batch in a frame, with its events by type; what was read the quick way has them already."""
     events: list[Any] = event.events
-    if any(type(entry) is list for entry in events):
-        events = list(map(_typed_entry, events))
+    for entry in events:
+        if type(entry) is list:
+            events = list(map(_typed_entry, events))
+            break
     return Report(event.job, event.lease, event.source, event.first, events)
 
 

@@ -41,7 +41,11 @@ class Session:
 
     def receive(self, text: str) -> list[Any]:
         """The messages in a frame, when they may come now."""
-        messages = quick(text) or list(map(_typed, protocol.decode_each(text)))
+        messages = quick(text)
+        if messages is not None and self.state == ATTACHED:  # what is read so may come from an agent
+            return messages
+        if messages is None:
+            messages = list(map(_typed, protocol.decode_each(text)))
         for message in messages:
             if self.state == GREETING and not isinstance(message, protocol.Hello):
                 raise protocol.ProtocolViolation(f"a session begins with hello, not {message.type}")

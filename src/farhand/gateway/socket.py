@@ -50,6 +50,7 @@ _BROKEN = {
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
 _UNHURRIED = (protocol.Call, protocol.Result)
 """Kinds of which a job does not wait to hear that they are recorded."""
+_REPORTED = {protocol.Event}
 _GREETINGS = (protocol.Welcome, protocol.Refused)
 
 
@@ -190,11 +191,14 @@ class Socket:
         with self._turn:
             try:
                 messages = self._session.receive(text)
-                for message in messages:
-                    if type(message) in self._WAITED_FOR:
-                        return False
-                for kind, alike in groupby(messages, key=type):
-                    self._handle(kind, alike)
+                kinds = set(map(type, messages))
+                if kinds == _REPORTED:
+                    self._on_events(messages)
+                elif kinds & self._WAITED_FOR.keys():
+                    return False
+                else:
+                    for kind, alike in groupby(messages, key=type):
+                        self._handle(kind, alike)
             except Exception as error:  # noqa: BLE001 whatever it is, it ends the session
                 self._at_fault(error)
         return True
@@ -268,12 +272,11 @@ class Socket:
         self._session.accepted(accepted.job, accepted.lease)
 
     def _on_events(self, events: list[protocol.Event]) -> None:
+        stored = events if len(events) == 1 else self._surely_recorded(events)
+        if stored:
+            self._record(stored)
         for event in events:
             self._session.accepted(event.job, event.lease)
-        if len(events) > 1:
-            events = self._surely_recorded(events)
-        if events:
-            self._record(events)
 
     def _surely_recorded(self, events: list[protocol.Event]) -> list[protocol.Event]:
         """Those that are not refused for their lease; the others are recorded each on its own, as what is
@@ -335,10 +338,10 @@ class Socket:
 
     def _record(self, events: list[protocol.Event]) -> None:
         """Record what came in one frame in one transaction; it is with the writer when this returns."""
+        answer = self._reports.record_all(events, self._credential.name)
         self._unrecorded += 1
         self._submitted += 1
         self._all_recorded.clear()
-        answer = self._reports.record_all(events, self._credential.name)
         answer.follow(partial(self._recorded, events, self._submitted))
 
     def _recorded(self, events: list[protocol.Event], number: int, answer: Recording) -> None:
@@ -355,15 +358,19 @@ class Socket:
                 self._record(events)
             else:
                 self._refuse(events[0], error)
+            self._note_recorded()
         else:
             self._turn.afterwards(partial(self._acknowledge_all, events, seqs))
-        self._unrecorded -= 1
-        if not self._unrecorded:
-            self._all_recorded.set()
 
     def _acknowledge_all(self, events: list[protocol.Event], seqs: Sequence[int]) -> None:
         for event, seq in zip(events, seqs, strict=True):
             self._acknowledge(event, seq)
+        self._note_recorded()
+
+    def _note_recorded(self) -> None:
+        self._unrecorded -= 1
+        if not self._unrecorded:
+            self._all_recorded.set()
 
     def _acknowledge(self, event: protocol.Event, seq: int) -> None:
         """Say that it is recorded; later, where the job waits for something else, or for nothing any more."""

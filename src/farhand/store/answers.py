@@ -18,12 +18,13 @@ U = TypeVar("U")
 class Answer(Generic[T]):
     """A value, or an error, that comes later. Used on one event loop; nobody has to take it."""
 
-    __slots__ = ("_error", "_followers", "_value", "done")
+    __slots__ = ("_error", "_followers", "_mend", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._value: Any = None
         self._error: Exception | None = None
+        self._mend: Callable[[Exception], Answer[T] | None] | None = None
         self._followers: list[Callable[[Answer[T]], object]] = []
 
     def succeed(self, value: T) -> None:
@@ -32,15 +33,20 @@ class Answer(Generic[T]):
         self._settle()
 
     def fail(self, error: Exception) -> None:
-        """It has come: there is none, for this reason."""
-        self._error = error
-        self._settle()
+        """It has come: there is none, for this reason, unless it is mended."""
+        mend, self._mend = self._mend, None
+        other = None if mend is None else mend(error)
+        if other is not None:
+            other.follow(self._copy)
+        else:
+            self._error = error
+            self._settle()
 
     def result(self) -> T:
         """The value; raises the error."""
         if self._error is not None:
             raise self._error
-        return cast(T, self._value)
+        return self._value
 
     def follow(self, act: Callable[[Answer[T]], object]) -> None:
         """Call ``act`` with this once it has come, in their order where there are several.
@@ -50,6 +56,11 @@ class Answer(Generic[T]):
         self._followers.append(act)
         if self.done:
             self._settle()
+
+    def or_else(self, mend: Callable[[Exception], Answer[T] | None]) -> Answer[T]:
+        """This, but for an error that comes later and for which ``mend`` knows another answer."""
+        self._mend = mend
+        return self
 
     def then(self, change: Callable[[Answer[T]], U | Answer[U]]) -> Answer[U]:
         """What ``change`` makes of this once it has come: a value, an error that it raises, or what comes of
@@ -62,7 +73,10 @@ class Answer(Generic[T]):
             except Exception as error:  # noqa: BLE001 whatever it is, it belongs to whoever takes what has changed
                 changed.fail(error)
             else:
-                changed.become(value)
+                if isinstance(value, Answer):
+                    changed.become(cast("Answer[U]", value))
+                else:
+                    changed.succeed(value)
 
         self.follow(pass_on)
         return changed

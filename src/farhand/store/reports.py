@@ -86,15 +86,12 @@ class Reports:
                 lambda connection: _record_all(connection, reports, now, worker, claims)
             )
 
-        def or_cleaned(answer: Answer[Recorded]) -> Recorded | Answer[Recorded]:
-            try:
-                return answer.result()
-            except UnicodeEncodeError:  # half a surrogate pair, which is text in Python and nowhere else
-                return record(
-                    [report._replace(events=list(map(storable, report.events))) for report in reports]
-                )
+        def cleaned(error: Exception) -> Answer[Recorded] | None:
+            if not isinstance(error, UnicodeEncodeError):
+                return None  # else half a surrogate pair, which is text in Python and nowhere else
+            return record([report._replace(events=list(map(storable, report.events))) for report in reports])
 
-        return record(reports).then(or_cleaned)
+        return record(reports).or_else(cleaned)
 
     async def mark_overlap(self, worker: str, leases: list[int]) -> None:
         """These attempts of a worker ran on while no server was heard: others may have overlapped."""

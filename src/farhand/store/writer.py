@@ -45,7 +45,7 @@ class _Waiting:
 
     def __init__(self, operation: Callable[[Connection], Any]) -> None:
         self.operation = operation
-        self.answer = Answer[Any]()
+        self.answer: Answer[Any] = Answer()
         self.value: Any = None
         self.error: Exception | None = None
 

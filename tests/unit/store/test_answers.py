@@ -88,3 +88,23 @@ async def test_what_one_follower_raises_is_told_and_keeps_nobody_else_from_the_a
     answer.follow(lambda found: seen.append(found.result()))
     answer.succeed(1)
     assert (told, seen) == ([error], [1])
+
+
+async def test_an_error_for_which_there_is_another_answer_is_not_heard_of() -> None:
+    answer, other, seen = Answer[int](), Answer[int](), list[Any]()
+    answer.or_else(lambda error: other if isinstance(error, KeyError) else None)
+    answer.follow(lambda found: seen.append(found.result()))
+    answer.fail(KeyError("gone"))
+    assert seen == []
+    other.succeed(3)
+    assert seen == [3]
+
+
+@pytest.mark.parametrize("mended", [False, True])
+async def test_any_other_error_is_the_answer(mended: bool) -> None:
+    answer, other = Answer[int](), Answer[int]()
+    answer.or_else(lambda error: other if isinstance(error, KeyError) else None)
+    answer.fail(KeyError("gone") if mended else ValueError("other"))
+    other.fail(ValueError("other"))
+    with pytest.raises(ValueError, match="other"):
+        await answer
