@@ -52,19 +52,20 @@ class Turn:
         while self._rest:
             rest, self._rest = self._rest, []
             for act in rest:
-                try:
-                    act()
-                except Exception as error:  # noqa: BLE001 a mistake of one is nobody else's
-                    _tell(act, error)
+                _do(act)
         self._entered = False
         self._flush()
 
     def _flush(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for sending in waiting:
-            sending.flush()
+            _do(sending.flush)
 
 
-def _tell(act: object, error: Exception) -> None:
-    context = {"message": f"{act!r} failed", "exception": error}
-    asyncio.get_running_loop().call_exception_handler(context)
+def _do(act: Callable[[], object]) -> None:
+    """Do it; what goes wrong is told, as a mistake of one is nobody else's."""
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001 whatever it is, the others wait
+        context = {"message": f"{act!r} failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)

@@ -66,3 +66,19 @@ async def test_one_that_fails_is_told_and_keeps_nobody_else_from_it() -> None:
         turn.afterwards(partial(said.note, "done"))
     assert said.order == ["done"]
     assert [type(error) for error in told] == [ValueError]
+
+
+async def test_one_that_cannot_send_keeps_nobody_else_from_sending_nor_the_turn_from_its_end() -> None:
+    class Broken(Said):
+        def flush(self) -> None:
+            raise OSError("the connection is gone")
+
+    turn, broken, said, told = Turn(), Broken(), Said(), list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    with turn:
+        turn.send(broken)
+        turn.send(said)
+        turn.afterwards(partial(said.note, "done"))
+    turn.afterwards(partial(said.note, "at once, as nothing is gathered any more"))
+    assert said.order == ["sent", "done", "at once, as nothing is gathered any more"]
+    assert [type(error) for error in told] == [OSError]
