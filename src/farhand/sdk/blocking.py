@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from . import events
+from .futures import Arrival
 from .interrupts import Timer, watcher
 
 if TYPE_CHECKING:
+    from .channel import Channel
     from .context import Run
 
 AFTER_S = 0.05
@@ -26,13 +29,21 @@ AFTER_S = 0.05
 class Blocking:
     """Whether one job is blocked. ``has_open`` says whether a placed call is under way.
 
-    ``tell`` is told when the job is blocked, and when that is over.
+    ``tell`` is told when the job is blocked, and when that is over. What ends a wait may come by ``channel``.
     """
 
-    def __init__(self, run: Run, has_open: Callable[[], bool], tell: Callable[[bool], None]) -> None:
+    def __init__(
+        self,
+        run: Run,
+        has_open: Callable[[], bool],
+        tell: Callable[[bool], None],
+        channel: Optional[Channel] = None,
+    ) -> None:
         self._run = run
         self._tell = tell
         self._has_open = has_open
+        self._channel = channel
+        self._read = None if channel is None else partial(channel.wait, more=has_open)
         self._lock = threading.Lock()
         self._waiting: Dict[int, int] = {}
         self._timer: Optional[Timer] = None
@@ -42,11 +53,24 @@ class Blocking:
         self._held_back: List[Callable[[], None]] = []
         self._gates: List[Any] = []
 
-    def began(self, beside: int = 0) -> None:
-        """This thread waits for a call from now on, and for so many others that work for it."""
+    def began(self, beside: int = 0) -> Optional[Callable[[Arrival, Optional[float]], bool]]:
+        """This thread waits for a call from now on, and for so many others that work for it.
+
+        While something is to come from elsewhere, the main thread reads as it waits.
+        """
+        thread = threading.get_ident()
         with self._lock:
-            self._waiting[threading.get_ident()] = beside
+            self._waiting[thread] = beside
             self._expect()
+        if thread == self._run.main_thread:
+            return self._read if self._has_open() else None
+        self.listen()
+        return None
+
+    def listen(self) -> None:
+        """Have somebody read, if there is something to come."""
+        if self._channel is not None and self._has_open():
+            self._channel.listen()
 
     def ended(self) -> Optional[Any]:
         """This thread has what it waited for; a lock to pass first, if it has to wait for its slot."""
@@ -148,3 +172,4 @@ class Blocking:
     def _report(self, kind: str) -> None:
         body = {"at": time.time(), "n": self._number}
         self._run.recorder.write(events.line(kind, body), urgent=True)
+        self.listen()

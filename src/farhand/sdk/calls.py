@@ -105,7 +105,7 @@ def call(
         return replayed[0]
     made.resolved()
     if placed_elsewhere(made):
-        return submit_placed(made, Future(made.key, step.name)).result()
+        return submit_placed(made, Future(made.key, step.name), awaited=True).result()
     return drive.run(performed(made))
 
 
@@ -250,10 +250,13 @@ def placed_elsewhere(made: Call) -> bool:
     )
 
 
-def submit_placed(made: Call, future: Future[Any]) -> Future[Any]:
-    """Ask for the call to be run elsewhere; the future settles when its outcome arrives."""
+def submit_placed(made: Call, future: Future[Any], awaited: bool = False) -> Future[Any]:
+    """Ask for the call to be run elsewhere; the future settles when its outcome arrives.
+
+    ``awaited``: this thread waits for that at once.
+    """
     place = made.run.place
     if place is None:
         raise NotSupported("there is no server to place this call")
-    place(made, future)
+    place(made, future, awaited)
     return future

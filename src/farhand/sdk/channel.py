@@ -2,9 +2,10 @@
 
 A frame is four bytes of length, big-endian, and a JSON header of that length; a header with ``body: n``
 is followed by n raw bytes. Any thread writes, and one at a time reads. Between jobs that is the thread which
-waits for the next one, so nobody need be woken to begin it. While a job runs it is a thread that stands by:
-it looks every now and then whether anybody reads, and at once when something was asked that is answered. So
-a job that is over before it looks costs no change of threads, and a cancel waits no longer than for its look.
+waits for the next one, so nobody need be woken to begin it; while that thread waits for what comes from
+elsewhere it reads again, for the same reason. Else it is a thread that stands by: it looks every now and then
+whether anybody reads, and at once when something is expected that nobody waits for. So a job that is over
+before it looks costs no change of threads, and a cancel waits no longer than for its look.
 
 At the end of the file the agent is gone, and with it every right to go on: the process exits at once, and so
 it does when it cannot write. Nor does it go on deaf: what ends the thread that stands by ends the process.
@@ -16,24 +17,25 @@ import fcntl
 import itertools
 import os
 import queue
-import struct
+import select
 import termios
 import threading
+import time
 import traceback
 from contextlib import suppress
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from farhand.errors import Conflict, FarhandError, Forbidden, NotFound
-from farhand_worker import compact
 
 from .events import dumps
 from .forks import on_fork
-from .interrupts import uninterrupted
+from .futures import Arrival
+from .inlet import LENGTH, Inlet
+from .interrupts import interrupter, uninterrupted
 
 Header = Dict[str, Any]
 Handler = Callable[[Header], None]
 
-_LENGTH = struct.Struct(">I")
 _REFUSALS = {cls.code: cls for cls in (Conflict, Forbidden, NotFound)}
 _ORPHANED = 75
 """The exit code of an engine whose agent is gone."""
@@ -50,7 +52,7 @@ _LOOKS_MAX = 25
 def pack(kind: str, fields: Header) -> bytes:
     """One frame."""
     header = dumps({"type": kind, **fields}).encode("ascii")
-    return _LENGTH.pack(len(header)) + header
+    return LENGTH.pack(len(header)) + header
 
 
 _FEW = 2
@@ -67,6 +69,8 @@ _FREQUENT: Dict[Any, bytes] = {
 
 _BELL = pack("bell", {"urgent": True, "unanswered": True})
 _NOTHING = bytes(4)
+_WAKES = 64
+"""More than are ever sent before one is read."""
 
 
 def refused(code: Optional[str], message: str) -> FarhandError:
@@ -84,12 +88,20 @@ class Channel:
         self._replies: Dict[str, _Waiting] = {}
         self._later: Dict[str, Handler] = {}
         self._numbers = itertools.count(1)
-        self._stream: Any = None
+        self._inlet = Inlet(fd)
+        self._poll: Any = None
+        self._woken: Tuple[int, int] = (-1, -1)
+        """What wakes a thread that waits for something and reads meanwhile: it waits for both."""
         self._reading = threading.Lock()
         """Held by who reads."""
         self._next: Any = None
         """What wakes the thread that is to read after the one that does now."""
+        self._main = 0
+        self._waits_for: Optional[Tuple[Arrival, Callable[[], bool]]] = None
+        """What the thread waits for that would read if none did, and whether more is expected than that."""
         self._listening = False
+        self._reads_for: Optional[Arrival] = None
+        """The same while it reads itself."""
         self._kicks: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._left = 0
         self._parked = False
@@ -102,7 +114,11 @@ class Channel:
 
     def start(self) -> None:
         """Have it read from now on."""
-        self._stream = open(self._fd, "rb", closefd=False)  # noqa: SIM115 - it ends with the process
+        self._woken = os.pipe()
+        self._poll = select.poll()
+        for fd in (self._fd, self._woken[0]):
+            self._poll.register(fd, select.POLLIN)
+        self._main = threading.get_ident()
         threading.Thread(target=self._stand_by, name="farhand-channel", daemon=True).start()
 
     def read_until(self, enough: Callable[[], bool]) -> None:
@@ -118,9 +134,65 @@ class Channel:
                 self._reading.release()
             else:
                 turn.acquire()
+        self._have_read()
+
+    def _have_read(self) -> None:
         self._left += 1
         if self._parked:  # after the count: it looks at that after it has said so
             self._kicks.put(None)
+
+    @uninterrupted
+    def wait(self, arrival: Arrival, timeout_s: Optional[float], more: Callable[[], bool]) -> bool:
+        """Wait in the main thread for an arrival, at most ``timeout_s``, and read meanwhile if nobody does.
+
+        ``more`` says whether something else is expected, so that somebody has to read afterwards. It may be
+        interrupted as any wait, but neither within a frame nor in what is done for one.
+        """
+        if not self._reading.acquire(blocking=False):
+            return self._wait_aside(arrival, timeout_s, more)
+        self._reads_for, arrival.rouse = arrival, self._rouse
+        try:
+            return self._read_until_it_came(arrival, timeout_s)
+        finally:
+            self._reads_for = arrival.rouse = None
+            self._reading.release()
+            self._have_read()
+            if self._replies or more():
+                self.listen()
+
+    def _wait_aside(self, arrival: Arrival, timeout_s: Optional[float], more: Callable[[], bool]) -> bool:
+        """Wait while another thread reads, which is done with that when there is nothing else to come."""
+        self._waits_for = arrival, more
+        if not self._listening:
+            self._kicks.put(None)
+        try:
+            return interrupter.exposed(arrival.acquire, -1 if timeout_s is None else timeout_s)
+        finally:
+            self._waits_for = None
+
+    def _read_until_it_came(self, arrival: Arrival, timeout_s: Optional[float]) -> bool:
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        while not arrival.acquire(0.0):
+            header = self._frame()
+            if header is not None:
+                self._handle_or_end(header)
+                interrupter.meet()
+                continue
+            rest_ms = None if until is None else max(0.0, until - time.monotonic()) * 1000
+            ready = interrupter.exposed(self._poll.poll, rest_ms)
+            if not ready:
+                return arrival.acquire(0.0)
+            for fd, _ in ready:
+                if fd == self._fd:
+                    self._read()
+                else:
+                    os.read(fd, _WAKES)
+        return True
+
+    def _rouse(self) -> None:
+        """What is waited for has come from another thread of this process."""
+        if threading.get_ident() != self._main:
+            os.write(self._woken[1], b".")
 
     @uninterrupted
     def send(self, kind: str, /, **fields: Any) -> None:
@@ -130,7 +202,7 @@ class Channel:
             self._rang_last = False
             self._write(frame)
         if kind == "request" or fields.get("urgent"):
-            self._expect_more()
+            self.listen()
 
     @uninterrupted
     def ring(self) -> None:
@@ -139,7 +211,6 @@ class Channel:
             if not (self._rang_last and self._is_unread()):
                 self._rang_last = True
                 self._write(_BELL)
-        self._expect_more()
 
     def _is_unread(self) -> bool:
         """Whether something that was sent has not been read, where the system tells."""
@@ -155,9 +226,9 @@ class Channel:
         except ConnectionError:
             os._exit(_ORPHANED)
 
-    def _expect_more(self) -> None:
-        """What was said is answered, or something comes of it."""
-        if not self._listening:
+    def listen(self) -> None:
+        """What was said is answered, or something comes of it, and nobody waits for that here and now."""
+        if not self._listening and self._reads_for is None:
             self._kicks.put(None)
 
     def request(self, kind: str, args: Header) -> Any:
@@ -196,19 +267,41 @@ class Channel:
             waiting.arrived.set()
 
     def _read_one(self) -> None:
-        header = read_frame(self._stream)
-        if header is None:
+        header = self._frame()
+        while header is None:
+            self._read()
+            header = self._frame()
+        self._handle(header)
+
+    def _read(self) -> None:
+        try:
+            self._inlet.read()
+        except (EOFError, OSError):
             os._exit(_ORPHANED)
+
+    def _frame(self) -> Optional[Header]:
+        try:
+            return self._inlet.frame()
+        except ValueError:
+            os._exit(_ORPHANED)
+
+    def _handle(self, header: Header) -> None:
         handler = self._handlers.get(header.get("type", ""))
         if handler is not None:
             handler(header)
+
+    def _handle_or_end(self, header: Header) -> None:
+        """Whoever waits is not to catch what a handler raises."""
+        try:
+            self._handle(header)
+        except BaseException:  # noqa: BLE001 - SystemExit too
+            _end_deaf()
 
     def _stand_by(self) -> None:
         try:
             self._look_after_it()
         except BaseException:  # noqa: BLE001 - what a handler raises, SystemExit too
-            os.write(2, traceback.format_exc().encode(errors="replace"))
-            os._exit(_DEAF)
+            _end_deaf()
 
     def _look_after_it(self) -> None:
         left, looks = 0, 0
@@ -230,18 +323,34 @@ class Channel:
         self._parked = False
 
     def _read_on(self) -> None:
-        """Read until another thread waits for its turn."""
-        self._listening = True
-        while self._next is None:
-            self._read_one()
+        """Read until another thread does, or soon will."""
+        while not self._is_relieved():
+            self._listening = True
+            while not self._is_relieved():
+                self._read_one()
+            self._listening = False  # whoever waits from now on says so, or was seen
         turn, self._next = self._next, None
-        self._listening = False
         self._reading.release()
-        turn.release()
+        if turn is not None:
+            turn.release()
+
+    def _is_relieved(self) -> bool:
+        waits_for = self._waits_for
+        if waits_for is None:
+            return self._next is not None
+        arrival, more = waits_for
+        return arrival.came and not more()
 
     def _after_fork(self) -> None:
         self._writing = threading.Lock()
-        os.close(self._fd)
+        for fd in (self._fd, *self._woken):
+            if fd >= 0:
+                os.close(fd)
+
+
+def _end_deaf() -> None:
+    os.write(2, traceback.format_exc().encode(errors="replace"))
+    os._exit(_DEAF)
 
 
 class _Waiting:
@@ -252,18 +361,3 @@ class _Waiting:
     def __init__(self) -> None:
         self.arrived = threading.Event()
         self.header: Header = {}
-
-
-def read_frame(stream: Any) -> Optional[Header]:
-    """The next frame's header (with ``content`` for its body), or None at the end of the file."""
-    try:
-        prefix = stream.read(_LENGTH.size)
-        if len(prefix) < _LENGTH.size:
-            return None
-        text = stream.read(_LENGTH.unpack(prefix)[0])
-        header: Header = compact.parsed(text.decode())
-        if "body" in header and isinstance(header["body"], int):
-            header["content"] = stream.read(header["body"])
-        return header
-    except (OSError, ValueError):
-        return None

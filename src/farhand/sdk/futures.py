@@ -29,8 +29,11 @@ if TYPE_CHECKING:  # a protocol takes longer to make than everything else here
     class Waits(Protocol):
         """Who is told when a thread waits for calls."""
 
-        def began(self, beside: int = 0) -> None:
-            """This thread waits from now on, and for so many others that work for it."""
+        def began(self, beside: int = 0) -> Optional[Callable[[Arrival, Optional[float]], bool]]:
+            """This thread waits from now on, and for so many others that work for it.
+
+            Returns what is to wait in the place of the arrival itself, if something is.
+            """
 
         def ended(self) -> Optional[Any]:
             """It has what it waited for; a lock to pass before it goes on, if there is one."""
@@ -135,8 +138,7 @@ class Future(Generic[T]):
             self.run()  # a thread of the pool never waits for a call that waits for a thread
             if self.done():
                 return
-        arrived = threading.Lock()  # of this one waiter, so that interrupting it leaves nobody else behind
-        arrived.acquire()
+        arrived = Arrival()  # of this one waiter, so that interrupting it leaves nobody else behind
         self.when_done(arrived.release)
         if not acquired(arrived, timeout, self.waits):
             raise TimeoutError(f"{self.name} has not ended within {timeout} s")
@@ -190,13 +192,41 @@ class Future(Generic[T]):
 _settling = threading.RLock()
 
 
-def acquired(lock: Any, timeout_s: Optional[float], waits: Optional[Waits]) -> bool:
-    """Wait for a lock, at most ``timeout_s``, and say to ``waits`` that and how this thread waits."""
+class Arrival:
+    """What one thread waits for, once. Whoever brings it may be to ``rouse`` the thread as well."""
+
+    __slots__ = ("_lock", "rouse")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.rouse: Optional[Callable[[], None]] = None
+
+    def acquire(self, timeout_s: Optional[float] = None) -> bool:
+        """Wait for it, at most so long; whether it has come."""
+        return self._lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
+
+    @property
+    def came(self) -> bool:
+        """Whether it is here, though nobody may have taken it yet."""
+        return not self._lock.locked()
+
+    @uninterrupted
+    def release(self) -> None:
+        """Here it is. Raises RuntimeError where it was already, and nobody has taken it."""
+        self._lock.release()
+        rouse = self.rouse
+        if rouse is not None:
+            rouse()
+
+
+def acquired(arrival: Arrival, timeout_s: Optional[float], waits: Optional[Waits]) -> bool:
+    """Wait for an arrival, at most ``timeout_s``, and say to ``waits`` that and how this thread waits."""
     if waits is None:
-        return lock.acquire(timeout=-1 if timeout_s is None else timeout_s)
+        return arrival.acquire(timeout_s)
     try:
-        waits.began()
-        if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+        wait = waits.began() or Arrival.acquire
+        if not wait(arrival, timeout_s):
             waits.left()
             return False
         gate = waits.ended()

@@ -26,6 +26,7 @@ from farhand.errors import Cancelled
 
 from .forks import on_fork
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 SIGNAL = signal.SIGUSR2
@@ -137,6 +138,7 @@ class Interrupter:
         self._before: Any = signal.SIG_DFL
         self._kicking = threading.Lock()
         self._looked = False
+        self._exposed = False
         self.on_strike: Optional[Callable[[Optional[FrameType]], bool]] = None
         """May raise what is due in the main thread; says whether something still is."""
         self.wakers: Dict[int, Callable[[], None]] = {}
@@ -177,6 +179,19 @@ class Interrupter:
             _raise_async(thread, kind)
             self._wake(thread)
 
+    def exposed(self, wait: Callable[..., T], *given: Any) -> T:
+        """Wait in the main thread where it may be interrupted, though what called this may not be."""
+        self._exposed = True
+        try:
+            return wait(*given)
+        finally:
+            self._exposed = False
+
+    def meet(self) -> None:
+        """Raise here, in the main thread, what it was sent while it could not be interrupted."""
+        if self._pending is not None:
+            self._raise_pending(self._pending)
+
     def rouse(self) -> None:
         """Have the main thread look for signals that it may have overlooked, whatever it waits for."""
         self._looked = False
@@ -208,12 +223,14 @@ class Interrupter:
         self._looked = True
         if self.on_strike is not None:
             self._looked = not self.on_strike(frame)
-        if self._pending is None or is_protected(frame):
-            return
-        self._cleans = _cleans_up(self._pending, sys.exc_info()[1])
+        if self._pending is not None and (self._exposed or not is_protected(frame)):
+            self._raise_pending(self._pending)
+
+    def _raise_pending(self, kind: Type[BaseException]) -> None:
+        self._cleans = _cleans_up(kind, sys.exc_info()[1])
         if self._cleans:
             return
-        kind, self._pending = self._pending, None
+        self._pending = None
         if self._windows and self._wanted():
             raise kind
 

@@ -12,11 +12,12 @@ from farhand.errors import Cancelled, NotSerializable
 from . import calls, encoding, events
 from .blocking import Blocking
 from .calls import Call
+from .channel import Channel
 from .context import STOPPED, Run
 from .fronts import front_of
 from .futures import Future
 from .pool import Pool
-from .questions import Questions, RequestLater
+from .questions import Questions
 
 Outcome = Dict[str, Any]
 
@@ -59,19 +60,25 @@ class Placer:
         run: Run,
         pool: Pool,
         tell_blocked: Callable[[bool], None] = lambda _: None,
-        request_later: Optional[RequestLater] = None,
+        channel: Optional[Channel] = None,
     ) -> None:
         self._run = run
-        self._questions = Questions(request_later, self._delivered)
+        self._questions = Questions(None if channel is None else channel.request_later, self._delivered)
         self._lock = threading.Lock()
         self._open: Dict[str, Tuple[Call, Future[Any]]] = {}
         self._early: Dict[str, Outcome] = {}
-        self._blocking = Blocking(run, lambda: bool(self._open or self._questions.open), tell_blocked)
+        self._blocking = Blocking(run, self._has_open, tell_blocked, channel)
         pool.waits = self._blocking
         run.on_cancel(self._cancel)
 
-    def place(self, made: Call, future: Future[Any]) -> None:
-        """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`."""
+    def _has_open(self) -> bool:
+        return bool(self._open or self._questions.open)
+
+    def place(self, made: Call, future: Future[Any], awaited: bool = False) -> None:
+        """Ask for ``made``; ``future`` settles with its outcome. Raises `NotSerializable`.
+
+        ``awaited``: who asks waits for it at once.
+        """
         run, step = self._run, made.step
         args, digests = encoding.encode(
             [list(made.args), made.kwargs],
@@ -95,6 +102,8 @@ class Placer:
         at, more = time.time(), _more(made)
         line = events.placed(made.key, step_text, args, at, made.scope, made.index, more, digests)
         run.recorder.write(line, urgent=True)
+        if not awaited:
+            self._blocking.listen()
         self._blocking.rested()
         if run.cancelled is not None:
             self._cancel()

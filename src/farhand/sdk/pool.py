@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, List, NamedTuple, Option
 
 from farhand.errors import Cancelled
 
-from .futures import POOL_THREAD, Future, acquired
+from .futures import POOL_THREAD, Arrival, Future, acquired
 from .interrupts import Timer, uninterrupted, watcher
 
 if TYPE_CHECKING:
@@ -141,10 +141,9 @@ class Pool:
         """Wait until every call has ended; False when some have not after ``timeout_s``."""
         return self._unfinished <= 0 or acquired(self._waiter(), timeout_s, self.waits)
 
-    def _waiter(self) -> Any:
-        """A lock that is free once every call has ended."""
-        waiter = threading.Lock()
-        waiter.acquire()
+    def _waiter(self) -> Arrival:
+        """What comes once every call has ended."""
+        waiter = Arrival()
         self.when_idle(waiter.release)
         return waiter
 

@@ -102,10 +102,10 @@ class Job:
         return placer
 
     def _equip(self, pool: Pool) -> None:
-        self._placer = Placer(self._run, pool, self._tell_blocked, self._channel.request_later)
+        self._placer = Placer(self._run, pool, self._tell_blocked, self._channel)
 
-    def _place(self, made: Call, future: Future[Any]) -> None:
-        self.placer.place(made, future)
+    def _place(self, made: Call, future: Future[Any], awaited: bool) -> None:
+        self.placer.place(made, future, awaited)
 
     def _ask(self, kind: str, args: Header, arrived: Callable[[Header], None]) -> None:
         self.placer.ask(kind, args, arrived)

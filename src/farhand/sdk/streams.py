@@ -31,7 +31,7 @@ from farhand.errors import FarhandError, NotSerializable, StreamBroken
 
 from . import encoding
 from .context import Frame, Run, current
-from .futures import acquired
+from .futures import Arrival, acquired
 from .interrupts import interrupter, uninterrupted
 from .questions import REFUSED
 
@@ -140,7 +140,7 @@ def _wait(source: Source, after: int) -> Part:
     if not box.parts:
         with _waiting(frame), _woken_by(box):
             while not box.parts:
-                acquired(box.lock, None, None if frame is None else frame.run.pool.waits)
+                acquired(box.arrival, None, None if frame is None else frame.run.pool.waits)
     return box.parts[0]
 
 
@@ -172,8 +172,7 @@ class _Box:
 
     def __init__(self) -> None:
         self.parts: List[Part] = []
-        self.lock = threading.Lock()
-        self.lock.acquire()
+        self.arrival = Arrival()
 
     @uninterrupted
     def put(self, part: Part) -> None:
@@ -185,7 +184,7 @@ class _Box:
     def wake(self) -> None:
         """Let the thread look."""
         with contextlib.suppress(RuntimeError):  # it is awake already
-            self.lock.release()
+            self.arrival.release()
 
 
 @contextlib.contextmanager

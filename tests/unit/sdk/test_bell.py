@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import socket
 from collections.abc import Iterator
 
 import pytest
 
 from farhand.sdk import channel as channel_module
-from farhand.sdk.channel import Channel, read_frame
+from farhand.sdk.channel import Channel
+from farhand.sdk.inlet import Inlet
 
 
 class Ends:
@@ -18,14 +18,12 @@ class Ends:
     def __init__(self) -> None:
         self.agent, self.engine = socket.socketpair()
         self.channel = Channel(self.engine.fileno())
+        self._inlet = Inlet(self.agent.fileno())
 
     def read(self) -> list[str]:
         """The types of what is there."""
-        stream = io.BytesIO(self.agent.recv(65536))
-        found: list[str] = []
-        while (header := read_frame(stream)) is not None:
-            found.append(str(header["type"]))
-        return found
+        self._inlet.read()
+        return [str(header["type"]) for header in iter(self._inlet.frame, None)]
 
     def close(self) -> None:
         self.agent.close()

@@ -107,7 +107,7 @@ def test_a_ctrl_c_that_breaks_off_no_wait_is_seen_all_the_same(home: Path) -> No
         """A signal to this thread leaves the main one in its wait, as one does that comes just before it."""
         waiting = threading.main_thread().ident
         assert waiting is not None
-        while sys._current_frames()[waiting].f_code.co_name != "acquired":  # pyright: ignore[reportPrivateUsage]
+        while sys._current_frames()[waiting].f_code.co_name != "acquire":  # pyright: ignore[reportPrivateUsage]
             time.sleep(0.001)
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         return ended.wait(60)
