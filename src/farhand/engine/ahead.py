@@ -2,10 +2,10 @@
 
 A few that are alike share one slot of a worker: the same function of the same code with the same ask
 and settings, which has been seen to take little time. Each has its own lease. Runs of a flow with a limit are
-not among them. Nothing is sent ahead while a
-slot is free elsewhere, and no slot is sent more than its share of what waits: the last ones of many are
-spread as widely as if each had been handed over by itself. What waits is asked back once another slot has had
-nothing to do for a moment; the worker gives it back by itself when the one before takes long.
+not among them. Nothing is sent ahead while a slot is free elsewhere, and no slot is sent more than its share
+of what waits: the last ones of many are spread as widely as if each had been handed over by itself, unless
+they take no longer than their way. What waits is asked back once another slot has had nothing to do for a
+moment; the worker gives it back by itself when the one before takes long.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ TOGETHER_S = 0.1
 
 RECALL_AFTER_S = 0.02
 """So long a slot is free before what waits behind another is asked back for it."""
+
+_BRIEF_S = 0.01
+"""For what takes no longer than this even the last ones are sent: their way here and there takes as long."""
 
 _LEAST_S = 0.001
 _UNKNOWN_S = 1.0
@@ -62,6 +65,11 @@ class Seen:
     def given_back(self) -> Seen:
         """One waited too long."""
         return replace(self, most=self.most / 2)
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether to wait behind one takes no longer than to be sent once a slot is free."""
+        return self.took_s is not None and self.took_s <= _BRIEF_S
 
     @property
     def room(self) -> int:
@@ -132,7 +140,9 @@ class Ahead:
     def share(self, job: Job, lane: Lane) -> int:
         """How many of those that wait with ``job`` one slot may be sent."""
         slots = sum(m.parallel for m in self._fleet.able(job.ask) if m.state == ONLINE and not m.draining)
-        return self._queue.about(lane) // (_SHARES * max(1, slots))
+        parts = _SHARES * max(1, slots)
+        most = self._queue.about(lane) + (parts - 1 if self._of(job).is_brief else 0)
+        return most // parts
 
     def take(self, like: Job, lane: Lane, count: int) -> list[Job]:
         """The first of a lane that are like a job, off the queue. What was held up once is not sent again."""

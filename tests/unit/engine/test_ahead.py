@@ -133,10 +133,13 @@ async def test_only_what_is_alike_shares_a_slot(world: World, other: protocol.Ca
     assert "k00b" not in shared
 
 
-async def test_the_last_ones_are_spread_over_all_slots(world: World) -> None:
+@pytest.mark.parametrize(("seconds", "ahead"), [(0.011, 0), (0.01, 1)])
+async def test_the_last_ones_are_spread_over_all_slots_unless_they_take_no_longer_than_their_way(
+    world: World, seconds: float, ahead: int
+) -> None:
     _, link = await mapped(world, *keys(5), slots=2)
-    await world.report(await held(world, link, 0), *ran())
-    assert all(behind is None for _, behind in assigned(link))
+    await world.report(await held(world, link, 0), *ran(seconds))
+    assert sum(behind is not None for _, behind in assigned(link)) == ahead
 
 
 async def test_what_is_given_back_is_queued_at_no_cost_and_less_is_sent_ahead(world: World) -> None:
