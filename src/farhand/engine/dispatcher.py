@@ -19,7 +19,6 @@ import msgspec
 
 from farhand_worker import protocol
 
-from ..errors import FarhandError
 from ..model import Job, Json
 from ..placement import Placement
 from ..resources import lacks, to_go_on
@@ -73,6 +72,7 @@ class Dispatcher(Service):
         self._wakeup = wakeup
         self._fitness = fitness
         self._beyond = beyond or Beyond()
+        self._told = set[str]()
         self._choosing = Choosing(fleet, queue, fitness, reserve_after_s, self._beyond)
         self._ahead = Ahead(fleet, queue, fitness)
         self._recalls = Recalls(fleet, lambda: self.holding_back)
@@ -115,7 +115,7 @@ class Dispatcher(Service):
         while lanes:
             _, lane = heapq.heappop(lanes)
             job = self._queue.head(lane)
-            if job is not None and self._place(job, lane, now):
+            if job is not None and self._was_placed(job, lane, now):
                 self._push(lanes, lane)
         self._recalls.look()
         self._queue.counted = frozenset(lane for _, lane in self._unserved)
@@ -131,8 +131,8 @@ class Dispatcher(Service):
         after: Job | None = None
         try:
             after = await self._store.jobs.proceed(job.id, job.lease or 0, member.capacity)
-        except FarhandError as error:
-            log.error("job %s could not go on, trying again: %s", job.id, error)
+        except Exception:  # whatever it was: it is asked for again
+            log.exception("job %s could not go on, trying again", job.id)
             await asyncio.sleep(RETRY_S)
         finally:
             member.settle(job.id)
@@ -159,6 +159,16 @@ class Dispatcher(Service):
                     break
                 self._promise(job, chosen, lane)
                 given_back = self._fleet.given_back()
+
+    def _was_placed(self, job: Job, lane: Lane, now: float) -> bool:
+        try:
+            return self._place(job, lane, now)
+        except Exception:  # whatever it was: those behind it wait for no fault of theirs
+            if job.id not in self._told:  # at each pass it would fill the log
+                self._told.add(job.id)
+                log.exception("job %s could not be looked at", job.id)
+            self._queue.explain(lane, "it could not be looked at; the server's log says why")
+            return False
 
     def _place(self, job: Job, lane: Lane, now: float) -> bool:
         """Hand the head of a lane over, or say why not."""

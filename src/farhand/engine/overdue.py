@@ -13,7 +13,6 @@ import time
 
 from farhand_worker import protocol
 
-from ..errors import FarhandError
 from ..lifecycle import Ending
 from ..store import Store
 from .consequences import Consequences
@@ -100,8 +99,8 @@ class Overdue(Service):
         job, lease = holding.job, holding.lease
         try:
             changes = await self._store.reports.end(job.id, lease, ending, time.time())
-        except FarhandError as error:
-            log.error("job %s could not be ended, trying again: %s", job.id, error)
+        except Exception:  # whatever it was: others are due as well
+            log.exception("job %s could not be ended, trying again", job.id)
             return
         log.warning("job %s on %s %s", job.id, member.name, ending.message)
         self._fleet.release(job.id, lease)

@@ -63,8 +63,14 @@ class Rescuer(Service):
             if due_at is not None and time.monotonic() > due_at + _STALL_S:
                 await asyncio.sleep(_STALL_S)
             looked_at = time.monotonic()
-            for member in list(self._fleet):
+            await self._examine_all()
+
+    async def _examine_all(self) -> None:
+        for member in list(self._fleet):
+            try:
                 await self._examine(member)
+            except Exception:  # whatever it was: the jobs of the others wait as well
+                log.exception("%s could not be looked at, trying again", member.name)
 
     def _deadlines(self, member: Member) -> list[float]:
         """When something about this worker is due (monotonic seconds)."""

@@ -33,6 +33,9 @@ log = logging.getLogger("farhand")
 LOOK_S = 30.0
 """How long at most the wall clock is not looked at."""
 
+AGAIN_S = 1.0
+"""So soon a schedule that could not be looked at is looked at again."""
+
 LATE_S = 2.0
 """A fire that begins later than this after its time is flagged late."""
 
@@ -86,15 +89,18 @@ class Scheduler(Service):
     async def look(self) -> float:
         """Fire what is due; returns the seconds until there is a reason to look again."""
         if self._stale:
-            self._stale = False
             await self._read()
-        now = self._clock()
+        now, reasons = self._clock(), [self._clock() + LOOK_S]
         for hand in list(self._hands.values()):
-            if not hand.seen <= now < hand.coming:
-                await self._turn(hand, now)
-            hand.seen = now
-        nearest = min((hand.coming for hand in self._hands.values()), default=now + LOOK_S)
-        return min(LOOK_S, max(0.0, nearest - self._clock()))
+            try:
+                if not hand.seen <= now < hand.coming:
+                    await self._turn(hand, now)
+                hand.seen = now
+                reasons.append(hand.coming)
+            except Exception:  # whatever it was: it is none of the others' business
+                log.exception("schedule %s could not be looked at, trying again", hand.schedule.id)
+                reasons.append(now + AGAIN_S)
+        return max(0.0, min(reasons) - self._clock())
 
     async def _turn(self, hand: _Hand, now: float) -> None:
         # A clock that went back: what fired already is in the store, the rest of the time comes again.
@@ -105,8 +111,14 @@ class Scheduler(Service):
         hand.coming = next(hand.timing.fires(now), math.inf)
 
     async def _read(self) -> None:
+        self._stale = False
+        try:
+            schedules = await self._store.schedules.list()
+        except BaseException:
+            self._stale = True
+            raise
         before, self._hands = self._hands, {}
-        for schedule in await self._store.schedules.list():
+        for schedule in schedules:
             if schedule.paused or not schedule.present:
                 continue
             known = before.get(schedule.id)

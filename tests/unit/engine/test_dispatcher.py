@@ -300,3 +300,20 @@ async def test_the_loop_is_woken_by_what_changes(world: World) -> None:
     finally:
         await world.dispatcher.stop()
         await world.dispatcher.settle()
+
+
+async def test_one_job_that_cannot_be_looked_at_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, link = await world.attach()
+    odd, plain = await world.start_run(priority=1, ask=Ask(labels=("box",))), await world.start_run()
+    place = world.dispatcher._place
+
+    def failing(job: Job, *more: Any) -> bool:
+        if job.id == odd.id:
+            raise ZeroDivisionError("a mistake")
+        return place(job, *more)
+
+    monkeypatch.setattr(world.dispatcher, "_place", failing)
+    await world.hand_over()
+    assert assigned(link) == [plain.id]

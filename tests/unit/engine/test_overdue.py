@@ -155,3 +155,14 @@ async def test_a_job_that_has_not_begun_has_no_limit(world: World, clock: Clock)
     beat(world, member)
     await look(world)
     assert (await world.job(job)).state == "leased"
+
+
+async def test_a_job_that_cannot_be_ended_is_at_the_next_look(world: World, clock: Clock) -> None:
+    member, _, job = await begun(world, timeout_s=60.0)
+    clock.now += 60 + BEYOND_S + 0.01
+    beat(world, member)
+    world.fail_writes(RuntimeError("never seen before"))
+    await look(world)
+    assert (await world.job(job)).state == "running"
+    await look(world)
+    assert (await world.run_of(job)).reason == "timeout"

@@ -8,7 +8,7 @@ from anyio.lowlevel import checkpoint
 
 from farhand.engine import attachment as attachment_module
 from farhand.engine import rescuer as rescuer_module
-from farhand.engine.member import AWAITED, LOST, OFFLINE, ONLINE
+from farhand.engine.member import AWAITED, LOST, OFFLINE, ONLINE, Member
 from farhand.engine.services import Services
 from farhand.errors import StoreFailed
 from farhand.model import Ask, JobSettings
@@ -348,3 +348,21 @@ async def test_a_worker_that_was_offline_before_a_start_is_still_named_by_what_w
         assert "and is offline since 2023-" in services.queue.reason_of_job(job.id)
     finally:
         await services.stop()
+
+
+async def test_one_worker_that_cannot_be_looked_at_holds_up_no_other(
+    world: World, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        await world.attach(a_hello(name))
+    clock.now += 3 * TIMES.heartbeat_s
+    examine = world.rescuer._examine
+
+    async def odd(member: Member) -> None:
+        if member.name == "one":
+            raise ZeroDivisionError("a mistake")
+        await examine(member)
+
+    monkeypatch.setattr(world.rescuer, "_examine", odd)
+    await world.rescuer._examine_all()
+    assert [world.fleet.member(name).state for name in ("one", "two")] == [ONLINE, LOST]

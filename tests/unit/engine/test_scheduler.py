@@ -283,11 +283,44 @@ async def test_a_store_that_fails_for_a_moment_costs_no_fire(dial: Dial) -> None
     await dial.scheduler.look()
     failed = dial.world.fail_writes(RuntimeError("disk full"))
     dial.now += 60
-    with pytest.raises(RuntimeError):
-        await dial.scheduler.look()
+    assert await dial.scheduler.look() == scheduler_module.AGAIN_S
     assert failed
     await dial.scheduler.look()
     assert await dial.times() == [60]
+
+
+async def test_schedules_that_could_not_be_read_are_read_at_the_next_look(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse() -> Any:
+        raise RuntimeError("the database is away")
+
+    await dial.plan(MINUTELY)
+    await dial.pass_time(60)
+    dial.scheduler.reload()
+    with monkeypatch.context() as away:
+        away.setattr(dial.store.schedules, "list", refuse)
+        with pytest.raises(RuntimeError):
+            await dial.scheduler.look()
+    await dial.pass_time(60)
+    assert await dial.times() == [60, 120]
+
+
+async def test_one_schedule_that_fails_keeps_no_other_from_firing(
+    dial: Dial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await dial.plan(MINUTELY, EVERY_5_MIN)
+    await dial.scheduler.look()
+    turn = dial.scheduler._turn
+
+    async def odd(hand: Any, now: float) -> None:
+        if hand.schedule.id.endswith(".0"):
+            raise ZeroDivisionError("a mistake")
+        await turn(hand, now)
+
+    monkeypatch.setattr(dial.scheduler, "_turn", odd)
+    await dial.pass_time(300)
+    assert await dial.times() == [300]
 
 
 async def test_a_schedule_whose_zone_this_machine_lost_is_told_and_hurts_no_other(
