@@ -172,8 +172,7 @@ class Dispatcher(Service):
 
     def _place(self, job: Job, lane: Lane, now: float) -> bool:
         """Hand the head of a lane over, or say why not."""
-        full = self._limit_reached(job)
-        if full:
+        if full := self._limit_reached(job):
             self._queue.explain(lane, full)
             return False
         chosen = self._choosing.choose(job, lane, now)
