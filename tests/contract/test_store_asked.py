@@ -11,6 +11,7 @@ from farhand.model import Job
 from farhand.resources import Capacity
 from farhand.store import Leased, Recorded
 from farhand.store import reports as ways
+from farhand.store.calls import called_by
 from farhand.store.claims import Claim
 from farhand_worker import protocol
 from tests.contract.conftest import Story
@@ -20,9 +21,10 @@ pytestmark = pytest.mark.anyio
 DIGEST = "sha256:" + "d" * 64
 
 
-async def asked(story: Story, parent: Leased, call: protocol.Call, *before: Any, **claim: Any) -> Recorded:
+async def asked(story: Story, parent: Leased, call: protocol.Call, /, *before: Any, **claim: Any) -> Recorded:
     """A job asks for a call; events ``before`` it have it take the long way."""
-    claim = {"capacity": Capacity(1), "key": call.key, "run": parent.job.run} | claim
+    foreseen = called_by(parent.job, call, "", story.now)
+    claim = {"capacity": Capacity(1), "key": call.key, "run": parent.job.run, "call": foreseen} | claim
     job, lease = parent.job.id, parent.job.lease or 0
     first = story.sent.get((job, lease, "engine"), 0) + 1
     recorded = await story.store.reports.record(
@@ -83,6 +85,25 @@ async def test_what_its_arguments_name_may_be_read_by_its_worker(story: Story) -
     (leased,) = (await asked(story, parent, call)).leased
     assert leased is not None
     assert await story.store.run_blobs.may_read(leased.job.id, leased.job.lease or 0, DIGEST)
+
+
+async def test_arguments_that_no_store_takes_are_kept_as_those_of_any_call_are(story: Story) -> None:
+    parent = await story.running()
+    call = story.call("k1")
+    call.args["text"] = '["\ud800"]'
+    (leased,) = (await asked(story, parent, call)).leased
+    assert leased is not None
+    assert (await story.job(leased.job.id)).args["text"] == '["\\ud800"]'
+    assert leased.job == await story.job(leased.job.id)
+
+
+async def test_a_call_that_was_foreseen_of_another_job_is_placed_as_it_is_asked_for(story: Story) -> None:
+    parent, other = await story.running(), await story.running()
+    call = story.call("k1")
+    recorded = await asked(story, parent, call, call=called_by(other.job, call, "", story.now))
+    (leased,) = recorded.leased
+    assert leased is not None
+    assert (leased.job.parent_job, leased.job.run) == (parent.job.id, parent.job.run)
 
 
 async def test_a_call_without_room_is_queued(story: Story) -> None:

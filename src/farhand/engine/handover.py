@@ -64,11 +64,12 @@ class Grant:
     def claim(self) -> Claim:
         """What the store is asked for."""
         member = self.chosen.member
-        job = "" if self.key else self.job.id
+        job, call = ("", self.job) if self.key else (self.job.id, None)
         fell_back, run = self.chosen.fell_back, self.job.run
         return Claim(
-            member.name, member.capacity, job, self.key, member.git, fell_back, run, self.behind, self.follows
-        )
+            member.name, member.capacity, job, self.key, member.git, fell_back, run,
+            self.behind, self.follows, call,
+        )  # fmt: skip
 
 
 class HandOver:

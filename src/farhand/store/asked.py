@@ -13,8 +13,8 @@ from typing import Any
 from farhand_worker.protocol import Call
 
 from ..lifecycle import JOB, advance
-from ..model import TaskRun
-from .calls import Asking, called_by, listed
+from ..model import Job, TaskRun
+from .calls import listed
 from .changes import Changes, Leased
 from .claims import Claim
 from .guard import Connection
@@ -24,57 +24,62 @@ from .run_blobs import digests_of, name_blobs
 
 _FIND = (
     "SELECT (SELECT seq FROM recorded c WHERE c.job = j.id AND c.lease = j.lease AND c.source = ?),"
-    " (SELECT max(number) FROM task_runs o WHERE o.run = j.run),"
-    " j.worker, j.id, j.run, j.flow, j.bundle, j.ask, j.age_at, j.priority, j.depth, j.fingerprint, j.git"
+    " (SELECT max(number) FROM task_runs o WHERE o.run = j.run), j.worker"
     " FROM jobs j JOIN runs r ON r.id = j.run"
-    " WHERE j.id = ? AND j.lease = ? AND j.state = 'running' AND j.cancelling = 0 AND r.retry_of IS NULL"
+    " WHERE j.id = ? AND j.lease = ? AND j.run = ? AND j.state = 'running' AND j.cancelling = 0"
+    " AND r.retry_of IS NULL"
     " AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.run = j.run AND t.key = ?)"
 )
 
 
-def looks_asked(events: Sequence[Any], claims: Sequence[Claim]) -> bool:
-    """Whether a report and the claims that come with it look like that."""
+def foreseen(job_id: str, events: Sequence[Any], claims: Sequence[Claim]) -> Job | None:
+    """What the call is to be like that a report of a job asks for, where report and claim look like that."""
     if len(events) != 1 or len(claims) != 1 or type(events[0]) is not Call:
-        return False
-    event = events[0]
-    return event.flow is None and event.nested is None and claims[0].key == event.key
+        return None
+    event, call = events[0], claims[0].call
+    if call is None or (call.key, call.parent_job) != (event.key, job_id):
+        return None
+    if call.ask.flavor or call.settings.max_concurrent is not None:
+        return None
+    return call if event.flow is None and event.nested is None else None
 
 
 def place_asked(
     connection: Connection,
     asking: tuple[str, int, str, int],
     event: Call,
+    call: Job,
     claim: Claim,
     now: float,
     worker: str | None,
 ) -> tuple[Changes, Leased] | None:
-    """Place the call that a job asks for by an event, under a lease.
+    """Place the call that a job asks for by an event, under a lease, as it was foreseen for that very lease.
 
     None, and nothing is written, where it is not as most are. ``asking`` is the job, its lease, the source
     and the number of the event.
     """
     job_id, lease, source, number = asking
-    row = connection.execute(_FIND, (source, job_id, lease, event.key)).fetchone()
+    run = call.run
+    row = connection.execute(_FIND, (source, job_id, lease, run, event.key)).fetchone()
     if row is None or number != (row[0] or 0) + 1 or worker not in (None, row[2]):
         return None
-    parent = Asking._make((*row[3:7], JOBS.read("ask", row[7]), *row[8:]))
     place_number = int(row[1] or 0) + 1
-    call = called_by(parent, event, f"{parent.run}.{place_number}", now)
-    if call.ask.flavor or call.settings.max_concurrent is not None or claim.run != parent.run:
-        return None
     room = Room(connection, claim.worker)
     place = place_of(connection, call, room, claim.capacity, claim.fell_back, claim.behind)
     if place is None:
         return None
     (given,) = lease_numbers(connection, 1)
     columns = leased_as(call, claim.worker, given, place, now, claim.git)
-    held = JOBS.changed(call, {**columns, "state": advance(JOB, call.state, "leased")})
+    columns |= {"id": f"{run}.{place_number}", "state": advance(JOB, call.state, "leased")}
+    columns |= {"created_at": now, "queued_at": now}
+    columns |= {"name": event.name, "entry": event.entry, "args": event.args}  # they may come cleaned
+    held = JOBS.changed(call, columns)
     task = TaskRun(
-        parent.run, event.key, place_number, event.name, "queued", event.scope, event.index, held.attempt,
-        claim.worker, job=parent.id, placed=held.id, needs=listed(event.needs), tags=listed(event.tags),
+        run, event.key, place_number, event.name, "queued", event.scope, event.index, held.attempt,
+        claim.worker, job=job_id, placed=held.id, needs=listed(event.needs), tags=listed(event.tags),
     )  # fmt: skip
     connection.execute(JOBS.insert, JOBS.dump(held))
     connection.execute(TASK_RUNS.insert, TASK_RUNS.dump(task))
     if digests := digests_of(event.args):
-        name_blobs(connection, parent.run, digests)
-    return Changes(streams=(parent.run,)), Leased(held, None, 0)
+        name_blobs(connection, run, digests)
+    return Changes(streams=(run,)), Leased(held, None, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -159,22 +158,7 @@ def _ask(text: bytes, requires_python: str) -> Ask:
     return replace(msgspec.json.decode(text, type=Ask), requires_python=requires_python, slots=1)
 
 
-class Asking(NamedTuple):
-    """What a call takes from the job that asks for it."""
-
-    id: str
-    run: str
-    flow: str
-    bundle: str
-    ask: Ask
-    age_at: float
-    priority: int
-    depth: int
-    fingerprint: str
-    git: str
-
-
-def called_by(parent: Job | Asking, event: Call, job_id: str, now: float) -> Job:
+def called_by(parent: Job, event: Call, job_id: str, now: float) -> Job:
     """The job of a placed call: as old and, unless it says otherwise, as urgent as what waits for it.
 
     Raises `msgspec.ValidationError` or UnicodeEncodeError where the call asks for what cannot be read.

@@ -24,9 +24,10 @@ from .rows import JOBS
 class Claim:
     """A worker for a job: a queued one, or the call with ``key`` of ``run`` that this very report places.
 
-    ``git`` is the state of the worker's own checkout; ``fell_back``: it goes to the server without what it
-    prefers, so it is given no GPU. ``behind``: it is to wait on the slot that was taken under this lease, if
-    anybody has that; ``follows``: on that of the claim before it.
+    ``call`` is what that call's job is to be like. ``git`` is the state of the worker's own checkout;
+    ``fell_back``: it goes to the server without what it prefers, so it is given no GPU. ``behind``: it is to
+    wait on the slot that was taken under this lease, if anybody has that; ``follows``: on that of the claim
+    before it.
     """
 
     worker: str
@@ -38,6 +39,7 @@ class Claim:
     run: str = ""
     behind: int | None = None
     follows: bool = False
+    call: Job | None = None
 
 
 def settle_claims(

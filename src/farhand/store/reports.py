@@ -9,7 +9,6 @@ not acknowledged can be sent again. What the events mean is in `reported`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from farhand_worker.protocol import ENGINE, ProtocolViolation
 from ..errors import StaleLease
 from ..lifecycle import SENT_AHEAD, Ending
 from .answers import Answer
-from .asked import looks_asked, place_asked
+from .asked import foreseen, place_asked
 from .attempts import change_attempt, unheard_of
 from .changes import Changes, Effects, Recorded
 from .claims import Claim, settle_claims
@@ -160,16 +159,6 @@ _RUN_AT = 1 + len(_COLUMNS)
 _KIND_AT, _DEPTH_AT, _LEASE_AT = map(_COLUMNS.index, ("kind", "depth", "lease"))
 
 
-@contextmanager
-def _theirs() -> Any:
-    """Values of a type that no column takes are the peer's fault."""
-    try:
-        yield
-    except (msgspec.ValidationError, OverflowError) as error:
-        raise ProtocolViolation(f"not an event of this protocol: {error}") from error
-
-
-@_theirs()
 def _record_all(
     connection: Connection,
     reports: Sequence[Report],
@@ -177,10 +166,20 @@ def _record_all(
     worker: str | None,
     claims: Sequence[Claim],
 ) -> Recorded:
-    if len(reports) == 1:
-        usual = _record_alone(connection, reports[0], now, worker, claims)
-        if usual is not None:
-            return usual
+    try:
+        usual = _record_alone(connection, reports[0], now, worker, claims) if len(reports) == 1 else None
+        return usual or _record_each(connection, reports, now, worker, claims)
+    except (msgspec.ValidationError, OverflowError) as error:  # values of a type that no column takes
+        raise ProtocolViolation(f"not an event of this protocol: {error}") from error
+
+
+def _record_each(
+    connection: Connection,
+    reports: Sequence[Report],
+    now: float,
+    worker: str | None,
+    claims: Sequence[Claim],
+) -> Recorded:
     effects, placements = Effects(), Placements(connection)
     seqs: list[int] = []
     told: dict[tuple[Any, ...], int] = {}  # of each spool, which may come in several batches
@@ -212,8 +211,9 @@ def _record_alone(
 ) -> Recorded | None:
     """Record a report that comes by itself, of a call that begins or ends as most do; None if it is none."""
     events = report.events
-    if looks_asked(events, claims):
-        asked = place_asked(connection, report[:4], events[0], claims[0], now, worker)
+    call = foreseen(report.job, events, claims)
+    if call is not None:
+        asked = place_asked(connection, report[:4], events[0], call, claims[0], now, worker)
         if asked is not None:
             connection.execute(_RECORD, (*report[:3], report.first))
             return Recorded((report.first,), asked[0], (asked[1],))

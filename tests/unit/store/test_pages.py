@@ -17,6 +17,7 @@ from farhand.model import Ask, Job, JobSettings, Run
 from farhand.resources import Capacity
 from farhand.sdk.ids import new_id
 from farhand.store import Store
+from farhand.store.calls import called_by
 from farhand.store.claims import Claim
 from farhand.store.reports import Report
 from farhand_worker import protocol
@@ -94,7 +95,8 @@ async def test_a_placed_call_writes_a_bounded_number_of_pages_by_few_statements(
     for number in range(CALLS):
         key = f"{number * 7919 % 65536:04x}" * 8
         call = protocol.Call(key, "t", "m:t", {"enc": "json", "text": "[[],{}]"}, {}, counted.now)
-        claim = Claim("w", Capacity(1), key=key, run=parent.run)
+        foreseen = called_by(parent, call, "", counted.now)
+        claim = Claim("w", Capacity(1), key=key, run=parent.run, call=foreseen)
         recorded = await counted.report("placed", parent, number + 2, [call], claim)
         (leased,) = recorded.leased
         await counted.report("ended", leased.job, 1, [counted.started(), counted.result()])

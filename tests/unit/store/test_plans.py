@@ -13,6 +13,7 @@ from farhand.lifecycle import Ending
 from farhand.model import Ask, Job, JobSettings, Run
 from farhand.resources import Capacity
 from farhand.store import Store
+from farhand.store.calls import called_by
 from farhand.store.claims import Claim
 from farhand.store.retention import BY_AGE, NOT_DELETED
 from farhand.store.runs import Wanted
@@ -69,7 +70,8 @@ async def everything(store: Store) -> None:
             ]
             await store.reports.record(job.id, lease, "engine", 1, events, 5.0)
             alone = [protocol.Call("g", "g", "m:g", {}, {}, 3.0)]
-            claims = [Claim("w", Capacity(9), key="g", run=run.id)]
+            foreseen = called_by(leased.job, alone[0], "", 5.0)
+            claims = [Claim("w", Capacity(9), key="g", run=run.id, call=foreseen)]
             await store.reports.record(job.id, lease, "engine", len(events) + 1, alone, 5.0, None, claims)
             await store.reports.end(job.id, lease, Ending("failed" if number else "crashed"), 6.0)
         if call := await handed(store, f"r{number}.3", "w", Capacity(9), 2.0):
