@@ -141,7 +141,11 @@ class Provisioning(Service):
             self._machines.say_of_file(str(error))
             return
         self._machines.say_of_file("")
-        await self._configure(read)
+        try:
+            await self._configure(read)
+        except BaseException:  # half of it may have been taken: the next look takes the rest
+            self._seen = ()
+            raise
 
     async def _configure(self, read: tuple[Settings, ...]) -> None:
         """These provisioners there are from now on; one that goes gives its machines back, if it is to."""
@@ -149,9 +153,9 @@ class Provisioning(Service):
         for name, desk in list(self._desks.items()):
             if wanted.get(name) == desk.settings:
                 continue
-            del self._desks[name]
             if name not in wanted and desk.settings.on_stop == "cancel":
                 await desk.leave("its provisioner is not configured any more")
+            del self._desks[name]
             await self._put_away(desk)
         self._machines.offer(_view(settings) for settings in read)
         for settings in read:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from farhand.errors import NotFound, Usage
+from farhand.errors import NotFound, StoreFailed, Usage
 from farhand.model import Ask
 from farhand.provision import desk as desk_module
 from farhand.provision import provisioning, steps
@@ -305,6 +305,19 @@ async def test_a_provisioner_that_is_taken_out_gives_its_machines_back(office: O
     await office.queued()
     await office.step()
     (office.directory / "provisioners.json").write_text("[]")
+    await office.provisioning._reread()
+    assert office.fake.has() == {}
+    assert office.fake.closed
+
+
+async def test_a_file_that_the_store_was_away_for_is_taken_at_the_next_look(office: Office) -> None:
+    await office.open()
+    await office.queued()
+    await office.step()
+    (office.directory / "provisioners.json").write_text("[]")
+    office.world.fail_writes(StoreFailed())
+    with pytest.raises(StoreFailed):
+        await office.provisioning._reread()
     await office.provisioning._reread()
     assert office.fake.has() == {}
     assert office.fake.closed
