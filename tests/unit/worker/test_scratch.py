@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -90,6 +92,30 @@ def test_one_that_has_not_changed_since_it_was_seen_to_be_empty_is_not_listed_ag
         assert scratch.keep(path)
         assert scratch.take() == path
     assert len(listed) == 3
+
+
+@pytest.mark.parametrize(("parts_ns", "listings"), [(123_456_789, 1), (0, 2)])
+def test_times_tell_sooner_where_they_have_parts_of_a_second(
+    scratch: Scratch, monkeypatch: pytest.MonkeyPatch, parts_ns: int, listings: int
+) -> None:
+    listed: list[Path] = []
+    usual, lstat = os.listdir, os.lstat
+    at = 1_700_000_000 * 10**9 + parts_ns
+
+    def told(path: Path) -> Any:
+        return SimpleNamespace(
+            **{name: getattr(lstat(path), name) for name in ("st_ino", "st_mode", "st_uid", "st_gid")},
+            st_mtime_ns=at,
+            st_ctime_ns=at,
+        )
+
+    path = scratch.take()
+    monkeypatch.setattr(os, "listdir", lambda path: listed.append(path) or usual(path))
+    monkeypatch.setattr(os, "lstat", told)
+    monkeypatch.setattr(time, "time", lambda: at / 1e9 + 0.5)
+    assert scratch.keep(path)
+    assert scratch.take() == path
+    assert len(listed) == listings
 
 
 def _with_a_hidden_file_and_its_time_set_back(path: Path) -> None:

@@ -15,8 +15,11 @@ from typing import Dict, List, NamedTuple, Tuple
 KEPT_MAX = 8
 """Empty directories that are kept; every other is removed."""
 
-_SURE_S = 3.0
-"""Longer than the least difference that any file system makes between two times of change."""
+_SURE_S, _SURE_SOON_S = 3.0, 0.1
+"""Longer than the least difference that any file system makes between two times of change, and than that of
+one whose times have parts of a second: the tick of a clock."""
+
+_SECOND_NS = 10**9
 
 _Stamp = Tuple[int, int, int, int]
 
@@ -78,7 +81,8 @@ class Scratch:
             return True
         if os.listdir(path):
             return False
-        if max(changed) / 1e9 < time.time() - _SURE_S:
+        sure_s = _SURE_SOON_S if all(at % _SECOND_NS for at in changed) else _SURE_S
+        if max(changed) / _SECOND_NS < time.time() - sure_s:
             self._made[path] = _Made(made.stamp, changed)
         return True
 
