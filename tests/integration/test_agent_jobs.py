@@ -336,8 +336,12 @@ async def test_a_job_that_cannot_be_put_on_disk_is_not_answered_for_and_ends_bef
     await server.ended("a")
     await until(lambda: not list(spool.iterdir()), "the spool is deleted after the last ack")
     spool.rename(tmp_path / "gone")
+    spool.touch()
     await server.assign("b", f"open({str(tmp_path / 'begun')!r}, 'w')")
     await until(lambda: "b is not ours any more: it cannot be kept here" in agent.log, "the agent says so")
+    engine = server.record("a").events["engine"][0][1]["pid"]
+    await until(lambda: not alive(engine), "the engine that had it is ended")
+    spool.unlink()
     (tmp_path / "gone").rename(spool)
     await server.assign("c")
     await server.ended("c")

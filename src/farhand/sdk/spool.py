@@ -46,7 +46,7 @@ class Spool(Recorder):
         ring: Optional[Callable[[], None]] = None,
     ) -> None:
         self._blobs = blobs
-        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = _opened(path)
         self._send = send
         self._ask = ask
         self._bytes_max = bytes_max
@@ -190,3 +190,13 @@ class Spool(Recorder):
             os.close(self._fd)
         self._ended = self._closed = True
         self._lock, self._changed = threading.RLock(), None
+
+
+def _opened(path: Union[str, Path]) -> int:
+    """The file, made where it is missing, and so its directory. The agent makes both, but maybe later."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        return os.open(path, flags, 0o600)

@@ -167,3 +167,12 @@ def test_an_agent_that_takes_urgent_bells_unanswered_gets_each_and_is_told_of_th
     spool.write(line("call"), urgent=True)
     spool.write(line("not urgent"))
     assert agent.bells == [False]
+
+
+def test_a_directory_that_was_cleared_away_is_made_by_whoever_is_there_first(
+    tmp_path: Path, agent: Agent
+) -> None:
+    spool = Spool(tmp_path / "gone" / "spool", tmp_path, agent.send, lambda kind, args: None)
+    spool.write(line("here"))
+    spool.close()
+    assert lines(tmp_path / "gone")[0][0] == "log"

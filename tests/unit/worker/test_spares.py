@@ -86,9 +86,10 @@ async def test_a_spool_that_was_written_to_before_it_has_its_name_is_what_was_wr
 def test_what_can_have_no_name_is_not_kept_open(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares")
     spares.fill()
-    reader = SpoolReader(tmp_path / "gone" / "a")
+    (tmp_path / "no directory").touch()
+    reader = SpoolReader(tmp_path / "no directory" / "a")
     reader.create(spares)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(NotADirectoryError):
         reader.name()
     spares.close()
     assert not [
