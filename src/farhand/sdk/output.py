@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import threading
-import time
+from threading import get_ident
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from . import events
@@ -36,6 +36,7 @@ class LineStream(io.TextIOBase):
 
     def __init__(self, name: str, fd: int, original: Any = None) -> None:
         self._stream = name
+        self._level = "error" if name == "stderr" else "info"
         self._fd = fd
         self._original = original
         self._pieces: Dict[int, Tuple[Frame, str]] = {}
@@ -72,21 +73,24 @@ class LineStream(io.TextIOBase):
 
     def record(self, text: str) -> None:
         """Log the lines of ``text``; what follows the last newline waits."""
+        thread = get_ident()
+        known = self._pieces.get(thread)
+        if known is not None and "\n" not in text:  # print() writes its arguments, and what is between them
+            more = known[1] + text
+            if len(more) <= LINE_CHARS_MAX:
+                self._pieces[thread] = known[0], more
+                return
         frame = current()
         if frame is None or not text:
             return
-        thread = threading.get_ident()
         if not self._skipping:
-            if text == "\n":  # print() writes a text, and then its end
+            if text == "\n":  # and then its end
                 known = self._pieces.pop(thread, None)
                 self._log(frame, "" if known is None else known[1])
                 return
-            if "\n" not in text:
-                known = self._pieces.get(thread)
-                more = text if known is None else known[1] + text
-                if len(more) <= LINE_CHARS_MAX:
-                    self._pieces[thread] = (frame, more)
-                    return
+            if known is None and "\n" not in text and len(text) <= LINE_CHARS_MAX:
+                self._pieces[thread] = frame, text
+                return
         self._record_pieces(frame, thread, text)
 
     def _record_pieces(self, frame: Frame, thread: int, text: str) -> None:
@@ -116,9 +120,9 @@ class LineStream(io.TextIOBase):
 
     def finish_line(self) -> None:
         """Log what this thread has begun as if it had ended its line."""
-        self._skipping.discard(threading.get_ident())
+        self._skipping.discard(get_ident())
         if self._pieces:
-            known = self._pieces.pop(threading.get_ident(), None)
+            known = self._pieces.pop(get_ident(), None)
             if known is not None:
                 self._log(*known)
 
@@ -132,12 +136,13 @@ class LineStream(io.TextIOBase):
     def _log(self, frame: Frame, text: str) -> None:
         if "\r" in text:
             text = text.rstrip("\r").rpartition("\r")[2]
-        level = "error" if self._stream == "stderr" else "info"
+        run, inner = frame.run, frame.inner
         if len(text) > LINE_CHARS_MAX:
-            text = cut(text, frame.run)
-        frame.reported()
-        nested = None if frame.inner is None else frame.inner.key
-        frame.run.recorder.write(events.log(time.time(), text, self._stream, level, frame.key, nested))
+            text = cut(text, run)
+        if run.listened_to:
+            frame.reported()
+        nested = None if inner is None else inner.key
+        run.recorder.write(events.log(events.now(), text, self._stream, self._level, frame.key, nested))
 
     def _write_raw(self, text: str) -> None:
         content = text.encode("utf-8", "backslashreplace")

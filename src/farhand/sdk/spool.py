@@ -76,7 +76,8 @@ class Spool(Recorder):
                 try:
                     self._append(self._shown(text))
                 finally:
-                    self._ring(urgent)
+                    if urgent or self._armed:
+                        self._ring(urgent)
 
     def end(self, text: str) -> None:
         """Append the last line there is. No bell is rung for it: whoever writes it says so."""
@@ -143,7 +144,7 @@ class Spool(Recorder):
         return not self._closed
 
     def _shown(self, text: str) -> bytes:
-        content = (text if self.mask is None else self.mask(text)).encode("ascii")
+        content = (text if self.mask is None else self.mask(text)).encode()
         return self._marker() + content if self._dropped else content
 
     def _append(self, content: bytes) -> None:
