@@ -62,3 +62,10 @@ def test_what_was_added_goes_whether_it_is_there_or_not(tmp_path: Path, count: i
     filled(tmp_path / "0", "one")
     leavings.clear()
     assert (tmp_path / "0").exists(), "it was not added again"
+
+
+def test_where_all_of_it_was_cleared_away_nothing_is_left_to_delete(tmp_path: Path) -> None:
+    leavings = Leavings(tmp_path / "gone", lambda _: pytest.fail("there is nothing to delete"))
+    for number in range(20):
+        leavings.add(str(tmp_path / "gone" / str(number)))
+    leavings.clear()

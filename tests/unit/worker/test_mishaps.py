@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from farhand_worker.mishaps import notice
+from farhand_worker.moments import Moment
 
 pytestmark = pytest.mark.anyio
 
@@ -19,8 +20,18 @@ async def test_what_breaks_off_a_callback_is_told_and_noticed(caplog: pytest.Log
     loop = asyncio.get_running_loop()
     failed: asyncio.Future[BaseException | None] = loop.create_future()
     notice(loop, failed.set_result)
-    loop.call_soon(_breaks)
+    Moment(0.0).set(_breaks)
     assert isinstance(await failed, ZeroDivisionError)
+    assert "a mistake" in caplog.text
+
+
+async def test_what_goes_wrong_within_the_loop_is_only_told(caplog: pytest.LogCaptureFixture) -> None:
+    loop = asyncio.get_running_loop()
+    failed: list[BaseException | None] = []
+    notice(loop, failed.append)
+    loop.call_soon(_breaks)
+    await asyncio.sleep(0)
+    assert not failed
     assert "a mistake" in caplog.text
 
 

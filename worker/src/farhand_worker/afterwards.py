@@ -51,6 +51,7 @@ class Afterwards:
         self._timer = None
         try:
             self.catch_up()
-        finally:
-            if self._left:  # one has failed, and the others are none the worse for it
-                self._timer = self._loop.call_later(AFTER_S, self._due)
+        except Exception as error:  # noqa: BLE001 - one has failed: nobody waits for it, nor do the others suffer
+            self._loop.call_exception_handler({"message": "something was not seen to", "exception": error})
+        if self._left:
+            self._timer = self._loop.call_later(AFTER_S, self._due)

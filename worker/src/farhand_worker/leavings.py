@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 from pathlib import Path
@@ -29,8 +30,9 @@ class Leavings:
         """Delete what was added. Few jobs save anything: where they are many, one look finds those."""
         added, self._added = self._added, []
         if len(added) >= _MANY:
-            there = set(os.listdir(self._root))
-            added = [directory for directory in added if os.path.basename(directory) in there]
+            with contextlib.suppress(OSError):  # each is looked for, then
+                there = set(os.listdir(self._root))
+                added = [directory for directory in added if os.path.basename(directory) in there]
         for directory in added:
             self.remove(directory)
 

@@ -157,4 +157,10 @@ class Stems:
         others = "" if self._failures < _FAILURES_MAX else "; from now on engines are started without"
         _log.warning("the stem of the engines ended: %s%s", end.text, others)
         if stem.forked:  # whatever happened to it: the next engine shall not wait
-            asyncio.get_running_loop().call_soon(self.plant)
+            asyncio.get_running_loop().call_soon(self._plant_again)
+
+    def _plant_again(self) -> None:
+        try:
+            self.plant()
+        except OSError as error:  # too many open files, say: engines are started without
+            _log.warning("another stem could not be begun: %s", error)
