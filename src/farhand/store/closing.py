@@ -24,6 +24,9 @@ _ERRORS = {
 }
 """Reason of a call's end → the exception its parent sees when user code raised none."""
 
+_PLACERS_MAX = 100
+"""Of so many jobs the calls are closed by one statement."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -82,9 +85,22 @@ def close_calls(
     Set by set, not call by call: a run may have thousands of them in the queue. Their parent ends too,
     so nobody waits for an outcome.
     """
+    if parent is None:
+        _close(connection, effects, f"kind <> '{HOOK}'", (run_id,), now)
+        return
+    placers = [parent]
+    while placers:  # what calls placed themselves is closed after them
+        some, placers = placers[:_PLACERS_MAX], placers[_PLACERS_MAX:]
+        condition = f"parent_job IN ({', '.join('?' * len(some))})"
+        placers += _close(connection, effects, condition, (run_id, *some), now)
+
+
+def _close(
+    connection: Connection, effects: Effects, condition: str, keys: tuple[str, ...], now: float
+) -> list[str]:
+    """Close such calls of a run; returns those that may have placed others, having been handed over."""
     advance(JOB, "queued", "ended")
-    where = "run = ? AND kind <> 'run' AND " + ("parent_job = ?" if parent else f"kind <> '{HOOK}'")
-    keys = (run_id, parent) if parent else (run_id,)
+    where = f"run = ? AND kind <> 'run' AND {condition}"
     live = connection.execute(
         among_held(
             f"UPDATE jobs {{}} SET cancelling = 1 WHERE {where}"
@@ -101,7 +117,7 @@ def close_calls(
     connection.executemany(
         "UPDATE task_runs SET state = 'cancelled', ended_at = ?, kept = 0, error = ?"
         " WHERE run = ? AND key = ? AND state IN ('queued', 'running')",
-        [(now, error, run_id, call_key) for _, call_key, *_ in waiting],
+        [(now, error, keys[0], call_key) for _, call_key, *_ in waiting],
     )
     for job_id, _, _, called in waiting:
         effects.dequeue(job_id)
@@ -109,10 +125,7 @@ def close_calls(
         if job is not None:
             follow_call(connection, effects, job, Outcome("cancelled", "", "", now), now)
     effects.cancel |= {job.id: job for job in map(JOBS.load, live)}
-    if parent is not None:  # what calls placed themselves; one never handed over has placed nothing
-        placers = [row[0] for row in live] + [job_id for job_id, _, attempt, *_ in waiting if attempt]
-        for placer in placers:
-            close_calls(connection, effects, run_id, now, placer)
+    return [row[0] for row in live] + [job_id for job_id, _, attempt, *_ in waiting if attempt]
 
 
 def follow_call(connection: Connection, effects: Effects, job: Job, outcome: Outcome, now: float) -> None:
