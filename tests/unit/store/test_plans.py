@@ -93,6 +93,8 @@ async def everything(store: Store) -> None:
     await store.jobs.held()
     await store.runs.find("r")
     await store.runs.attempts("r0")
+    await store.workers.attempts("w", 0.0, 10)
+    await store.reports.mark_overlap("w", [1])
     for flow in (None, "f"):
         for state in (None, "queued"):
             for cursor in (None, "r2"):
