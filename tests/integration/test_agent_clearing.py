@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -119,3 +120,15 @@ async def test_a_result_is_not_reported_again_in_a_session_that_finds_its_engine
     gate.touch()
     await until(lambda: not list((agent.state / "spool").iterdir()), "it is let go")
     assert server.story.count("engine result of one-1") == 1
+
+
+async def test_a_worker_whose_directories_were_cleared_away_begins_jobs_as_before(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    """Temporary files that nobody touched for days: what was made at its start and is empty is among them."""
+    await server.attached()
+    for name in ("scratch", "spool", "outgoing"):
+        shutil.rmtree(agent.state / name)
+    await server.assign("one", "import os; value = os.getpid()", settings={"isolated": True})
+    await server.assign("two", "import os; value = os.getpid()", lease=2)
+    assert (await server.ended("one"))[0] == (await server.ended("two", 2))[0] == "result"

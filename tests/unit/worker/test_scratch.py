@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -136,3 +137,8 @@ def test_one_that_is_known_to_have_been_empty_and_was_changed_is_not_kept(
     assert scratch.take() == path
     change(path)
     assert not scratch.keep(path)
+
+
+def test_the_root_that_was_cleared_away_is_made_again(scratch: Scratch) -> None:
+    shutil.rmtree(scratch.root, ignore_errors=True)
+    assert list(scratch.take().iterdir()) == []

@@ -255,7 +255,7 @@ class Pool:
         argv = [self._python, "-I", "-S", str(program), "--fd", str(CHANNEL_FD)]
         environ = engine_environment(self._environ, engine.id, key.cpus, key.devices)
         stem = self._stems.of(runtime)
-        start = Start(engine.id, argv, environ, str(self._state.scratch))
+        start = Start(engine.id, argv, environ, self._place())
         self._start(engine, start, [far.detach(), output_far], stem)
         if stem:
             self._stems.asked(engine)
@@ -269,8 +269,13 @@ class Pool:
             self._gone(engine, Ended(None, 9, "warden"))
         else:
             environ = engine_environment(self._environ, engine.id)
-            self.warden.stem(Start(engine.id, argv, environ, str(self._state.scratch)), output_far)
+            self.warden.stem(Start(engine.id, argv, environ, self._place()), output_far)
         return engine
+
+    def _place(self) -> str:
+        """Where engines start: made again where it was cleared away with other temporary files."""
+        self._state.scratch.mkdir(parents=True, exist_ok=True)
+        return str(self._state.scratch)
 
     def _new_stem(self, occupant: Occupant, output: int) -> Engine:
         engine = self._new(Key("", "", False, (), "stem"), Path())

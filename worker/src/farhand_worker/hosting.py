@@ -124,7 +124,7 @@ class Hosted:
         secrets = [await self._secret(name) for name in self._declared]
         port = service.port or free_port()
         await until_free(port, host.times.margin_s)  # if it is not by then, the service will say so itself
-        self._scratch.mkdir(exist_ok=True)
+        self._scratch.mkdir(parents=True, exist_ok=True)
         known = {"port": str(port), "weights": str(weights or ""), "code": str(code or "")}
         environ = {name: filled(value, known) for name, value in service.env.items()}
         environ.update({variable_of(name): value for name, value in zip(self._declared, secrets)})  # noqa: B905

@@ -49,7 +49,7 @@ class Scratch:
             self.remove(path)
         self._count += 1
         path = self.root / str(self._count)
-        path.mkdir()
+        path.mkdir(parents=True)  # what clears temporary files away may have taken the root
         self._made[path] = _Made(_stamp(os.lstat(path)))
         return path
 
