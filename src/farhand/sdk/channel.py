@@ -115,11 +115,15 @@ class Channel:
     def start(self) -> None:
         """Have it read from now on."""
         self._woken = os.pipe()
-        self._poll = select.poll()
-        for fd in (self._fd, self._woken[0]):
-            self._poll.register(fd, select.POLLIN)
+        self._poll = self._new_poll()
         self._main = threading.get_ident()
         threading.Thread(target=self._stand_by, name="farhand-channel", daemon=True).start()
+
+    def _new_poll(self) -> Any:
+        poll = select.poll()
+        for fd in (self._fd, self._woken[0]):
+            poll.register(fd, select.POLLIN)
+        return poll
 
     def read_until(self, enough: Callable[[], bool]) -> None:
         """Read in this thread until ``enough()``. Nothing may interrupt it: half a frame would be lost."""
@@ -148,17 +152,20 @@ class Channel:
         ``more`` says whether something else is expected, so that somebody has to read afterwards. It may be
         interrupted as any wait, but neither within a frame nor in what is done for one.
         """
-        if not self._reading.acquire(blocking=False):
+        outer = self._reads_for  # there if the handler of a signal waits in the midst of another wait
+        if outer is None and not self._reading.acquire(blocking=False):
             return self._wait_aside(arrival, timeout_s, more)
         self._reads_for, arrival.rouse = arrival, self._rouse
         try:
-            return self._read_until_it_came(arrival, timeout_s)
+            poll = self._poll if outer is None else self._new_poll()  # the other one is in use
+            return self._read_until_it_came(arrival, timeout_s, poll)
         finally:
-            self._reads_for = arrival.rouse = None
-            self._reading.release()
-            self._have_read()
-            if self._replies or more():
-                self.listen()
+            self._reads_for, arrival.rouse = outer, None
+            if outer is None:
+                self._reading.release()
+                self._have_read()
+                if self._replies or more():
+                    self.listen()
 
     def _wait_aside(self, arrival: Arrival, timeout_s: Optional[float], more: Callable[[], bool]) -> bool:
         """Wait while another thread reads, which is done with that when there is nothing else to come."""
@@ -170,7 +177,7 @@ class Channel:
         finally:
             self._waits_for = None
 
-    def _read_until_it_came(self, arrival: Arrival, timeout_s: Optional[float]) -> bool:
+    def _read_until_it_came(self, arrival: Arrival, timeout_s: Optional[float], poll: Any) -> bool:
         until = None if timeout_s is None else time.monotonic() + timeout_s
         while not arrival.acquire(0.0):
             header = self._frame()
@@ -179,7 +186,7 @@ class Channel:
                 interrupter.meet()
                 continue
             rest_ms = None if until is None else max(0.0, until - time.monotonic()) * 1000
-            ready = interrupter.exposed(self._poll.poll, rest_ms)
+            ready = interrupter.exposed(poll.poll, rest_ms)
             if not ready:
                 return arrival.acquire(0.0)
             for fd, _ in ready:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import struct
 import sys
@@ -194,3 +195,35 @@ def test_a_mistake_in_what_is_done_for_a_frame_ends_the_process_and_not_the_wait
     with pytest.raises(SystemExit) as ended:
         waiting.wait()
     assert ended.value.code == 70
+
+
+def test_the_handler_of_a_signal_may_wait_in_the_midst_of_a_wait(waiting: Waiting) -> None:
+    inner = Arrival()
+    waiting.channel.on("inner", lambda _: inner.release())
+    came: list[bool] = []
+
+    handled = threading.Event()
+
+    def handle(_number: int, _frame: Any) -> None:
+        if handled.is_set():
+            return
+        handled.set()
+        waiting.say(frame("inner"))
+        came.append(waiting.channel.wait(inner, 20.0, lambda: False))
+        waiting.say(frame("outcome"))
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    main = threading.get_ident()
+
+    def send() -> None:  # again, since one that comes just before a wait in the kernel does not end it
+        eventually(lambda: signal.pthread_kill(main, signal.SIGUSR1) or handled.is_set())
+
+    signalling = waiting.while_it_waits(send)
+    try:
+        assert waiting.wait()
+    finally:
+        signalling.join(20.0)
+        signal.signal(signal.SIGUSR1, before)
+    assert came == [True]
+    assert waiting.readers == [MAIN]
+    assert not waiting.channel._reading.locked()  # pyright: ignore[reportPrivateUsage]
