@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -25,13 +24,13 @@ from farhand_worker import protocol
 from ..engine.attachment import Attached, Attachments, Credential
 from ..engine.member import LOST, Member
 from ..engine.needs import Needs
-from ..engine.reports import Recording, Reports
+from ..engine.reports import Reports
 from ..engine.tunnels import Tunnels
 from ..engine.turn import Turn
-from ..errors import FarhandError, StaleLease
 from ..model import LOCAL_WORKER
 from .frames import encode
 from .outgoing import Direct, Outgoing
+from .recording import Recorder
 from .requests import Requests
 from .session import ATTACHED, CLOSED, GREETING, Session
 
@@ -48,8 +47,6 @@ _BROKEN = {
 }
 """What the websocket itself refuses, by the code that it closes with."""
 _REASON_BYTES_MAX = 123  # RFC 6455: a control frame has 125 bytes, two of them for the code
-_UNHURRIED = (protocol.Call, protocol.Result)
-"""Kinds of which a job does not wait to hear that they are recorded."""
 _REPORTED = {protocol.Event}
 _GREETINGS = (protocol.Welcome, protocol.Refused)
 
@@ -83,11 +80,7 @@ class Socket:
         self._times = times
         self._session = Session(times)
         self._outgoing = Outgoing(websocket, direct, turn)
-        self._unrecorded = 0
-        self._submitted = self._once_more_from = 0
-        """How often reports were given to the writer, and when those of the last refused frame were again."""
-        self._all_recorded = asyncio.Event()
-        self._all_recorded.set()
+        self._recorder = Recorder(reports, credential.name, turn, self)
         self._listening = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: set[asyncio.Task[None]] = set()
@@ -105,6 +98,13 @@ class Socket:
             if type(message) is protocol.Outcome and self._credential.name == LOCAL_WORKER:
                 message = self._needs.seen(message)
             self._outgoing.put(encode(message))
+
+    def send_later(self, message: Any) -> None:
+        """Send ``message``, which nobody waits for, with what is sent next."""
+        if self._session.state == ATTACHED:
+            self._outgoing.put_later(encode(message))
+        else:
+            self.send(message)
 
     def expect(self, job: str, lease: int) -> None:
         """An assign was sent; close the session unless it is accepted in time."""
@@ -171,10 +171,10 @@ class Socket:
                 text = await self._websocket.receive_text()
             except WebSocketDisconnect as gone:
                 if gone.code in _BROKEN:
-                    self._violated(_BROKEN[gone.code])
+                    self.violated(_BROKEN[gone.code])
                 return
             except KeyError:
-                self._violated("a binary frame, where every frame is a text")
+                self.violated("a binary frame, where every frame is a text")
                 return
             except RuntimeError:
                 return
@@ -226,15 +226,19 @@ class Socket:
     def _at_fault(self, error: Exception) -> None:
         """End the session for what went wrong with a frame, and say whose fault it is."""
         if isinstance(error, protocol.ProtocolViolation):
-            self._violated(str(error))
-        else:  # the worker tries again, and its engines go on meanwhile
+            self.violated(str(error))
+        else:
             log.error("the session of worker %s failed", self._credential.name, exc_info=error)
-            self._close(_TRY_AGAIN, "the server failed; try again")
+            self.fail("the server failed; try again")
 
-    def _violated(self, what: str) -> None:
+    def violated(self, what: str) -> None:
         """The worker broke the protocol: said in the log, and in the reason of the close by its name."""
         log.warning("worker %s broke the protocol: %s", self._credential.name, what)
         self._close(_VIOLATION, f"{protocol.ProtocolViolation.code}: {what}")
+
+    def fail(self, reason: str) -> None:
+        """The server could not do its part: the worker comes again, and its engines go on meanwhile."""
+        self._close(_TRY_AGAIN, reason)
 
     # ------------------------------------------------------------ what a worker says
 
@@ -272,22 +276,9 @@ class Socket:
         self._session.accepted(accepted.job, accepted.lease)
 
     def _on_events(self, events: list[protocol.Event]) -> None:
-        stored = events if len(events) == 1 else self._surely_recorded(events)
-        if stored:
-            self._record(stored)
+        self._recorder.record(events)
         for event in events:
             self._session.accepted(event.job, event.lease)
-
-    def _surely_recorded(self, events: list[protocol.Event]) -> list[protocol.Event]:
-        """Those that are not refused for their lease; the others are recorded each on its own, as what is
-        refused together is. Those would come late: the next frame may have ended their attempts by then."""
-        name = self._credential.name
-        held = [event for event in events if self._reports.is_held(event, name)]
-        if len(held) < len(events):
-            for event in events:
-                if not self._reports.is_held(event, name):
-                    self._record([event])
-        return held
 
     def _on_request(self, request: protocol.Request) -> None:
         self._spawn(self._reply(request), self._asked)
@@ -333,74 +324,8 @@ class Socket:
 
     async def _until_recorded(self) -> None:
         """Wait until all that was reported is recorded, and what changed is."""
-        await self._all_recorded.wait()
+        await self._recorder.until_recorded()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _record(self, events: list[protocol.Event]) -> None:
-        """Record what came in one frame in one transaction; it is with the writer when this returns."""
-        answer = self._reports.record_all(events, self._credential.name)
-        self._unrecorded += 1
-        self._submitted += 1
-        self._all_recorded.clear()
-        answer.follow(partial(self._recorded, events, self._submitted))
-
-    def _recorded(self, events: list[protocol.Event], number: int, answer: Recording) -> None:
-        """Acknowledge what is recorded; what is refused together is recorded each on its own.
-
-        What was with the writer before that, and what it follows on only after it, is recorded once more.
-        """
-        try:
-            seqs = answer.result()
-        except Exception as error:  # noqa: BLE001 whatever it was, the worker waits for an answer
-            if len(events) > 1:
-                self._record_each(events, error)
-            elif isinstance(error, protocol.ProtocolViolation) and number < self._once_more_from:
-                self._record(events)
-            else:
-                self._refuse(events[0], error)
-            self._note_recorded()
-        else:
-            self._turn.afterwards(partial(self._acknowledge_all, events, seqs))
-
-    def _acknowledge_all(self, events: list[protocol.Event], seqs: Sequence[int]) -> None:
-        for event, seq in zip(events, seqs, strict=True):
-            self._acknowledge(event, seq)
-        self._note_recorded()
-
-    def _note_recorded(self) -> None:
-        self._unrecorded -= 1
-        if not self._unrecorded:
-            self._all_recorded.set()
-
-    def _acknowledge(self, event: protocol.Event, seq: int) -> None:
-        """Say that it is recorded; later, where the job waits for something else, or for nothing any more."""
-        ack = protocol.Ack(job=event.job, lease=event.lease, source=event.source, seq=seq)
-        if isinstance(event.events[-1], _UNHURRIED) and self._session.state == ATTACHED:
-            self._outgoing.put_later(encode(ack))
-        else:
-            self.send(ack)
-
-    def _record_each(self, events: list[protocol.Event], error: Exception) -> None:
-        if isinstance(error, FarhandError | protocol.ProtocolViolation):
-            log.debug("%d reports are recorded one by one: %s", len(events), error)
-        else:
-            log.error("%d reports could not be stored together", len(events), exc_info=error)
-        self._once_more_from = self._submitted + 1
-        for event in events:
-            self._record([event])
-
-    def _refuse(self, event: protocol.Event, error: Exception) -> None:
-        """Say why a report is not recorded."""
-        if isinstance(error, StaleLease):
-            self.send(protocol.Fenced(event.job, event.lease, str(error), error.code))
-        elif isinstance(error, protocol.ProtocolViolation):
-            self._violated(str(error))
-        elif isinstance(error, FarhandError):
-            log.error("a report of job %s could not be stored: %s", event.job, error)
-            self._close(_TRY_AGAIN, "the store could not commit; send it again")
-        else:
-            log.error("a report of job %s could not be stored", event.job, exc_info=error)
-            self._close(_TRY_AGAIN, "the report could not be stored; send it again")
 
     async def _reply(self, request: protocol.Request) -> None:
         self.send(await self._requests.answered(request))
