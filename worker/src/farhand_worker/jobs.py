@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from .asking import Asking
 from .bells import Bells
@@ -19,19 +19,13 @@ from .lines import Line
 from .preparing import NotStarted, Preparation, why_not
 from .protocol import SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply
 from .reports import Reports
+from .stopping import Stop
 from .transfer import Claim
 from .watches import Watches
 
 _log = logging.getLogger("farhand.worker")
-_TERM_SHARE = 0.2
-_TERM_S = 2.0
 _TOLD_S = 2.0
 """A scheduler signals all processes in an allocation, in any order: the agent within so long of an engine."""
-
-
-class _Stop(NamedTuple):
-    reason: str
-    timers: List[asyncio.TimerHandle]
 
 
 class Attempt:
@@ -45,7 +39,7 @@ class Attempt:
     _vacant: Optional[Engine] = None
     _early_end: Optional[Ended] = None
     _fate: Optional[str] = None
-    _stop: Optional[_Stop] = None
+    _stop: Optional[Stop] = None
     _told_to_stop: Optional[asyncio.Event] = None
     _preparing: Optional[asyncio.Task[Engine]] = None
     _watches: Optional[Watches] = None
@@ -268,8 +262,8 @@ class Attempt:
             else:
                 self._host.wake_now(self)
         self._leave_slot()
-        for timer in self._stop.timers if self._stop else []:
-            timer.cancel()
+        if self._stop is not None:
+            self._stop.close()
         self._asking.close()
         self._host.cache.let_go(self.claim)
         if self._preparation.clear(self._left_in_order):
@@ -306,10 +300,7 @@ class Attempt:
         """Cancel: an exception in user code now, SIGTERM to the group soon, SIGKILL after the grace."""
         if self._stop is not None or self.over.is_set():
             return
-        grace_s = self._grace_s
-        later = self._loop.call_later
-        term_s = min(_TERM_S, grace_s * _TERM_SHARE)
-        self._stop = _Stop(reason, [later(term_s, self._terminate), later(grace_s, self._kill)])
+        self._stop = Stop(reason, self._grace_s, self._terminate, self._kill)
         if self._told_to_stop is not None:
             self._told_to_stop.set()
         if self._engine is not None:
