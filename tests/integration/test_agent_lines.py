@@ -103,6 +103,17 @@ async def test_an_order_gives_back_what_waits_and_leaves_what_runs(
     assert server.record("j1", 1).final is None
 
 
+async def test_a_signal_gives_back_what_waits_once_the_server_knows_that_nothing_new_is_taken(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    await in_line(server, LONG, "value = 2")
+    await until(lambda: server.record("j2", 2).accepted, "j2 is accepted")
+    agent.signal(signal.SIGTERM)
+    await returned(server, 2, "the worker takes nothing new")
+    assert [hello.draining for hello in server.hellos] == [False, True]
+    assert server.record("j1", 1).final is None
+
+
 async def test_a_recall_of_what_has_begun_changes_nothing(server: FakeServer, agent: AgentProcess) -> None:
     await in_line(server, LONG)
     await server.send(Recall("j1", 1))

@@ -198,23 +198,28 @@ class Agent:
         self._signals += 1
         if self._signals == 1 and number in SIGNALS and self._options.allocation is not None:
             self._signals = 2
-            self._attendance.draining = True  # said first, else what ends here would be handed here again
-            self._attendance.say_hello_again("stopping")
+            self._say_draining("stopping")
         running = len(self._holdings.begun)
         if self._signals == 1:
             _log.info("draining: takes nothing new, %d jobs to finish", running)
             self._attendance.draining = True
-            self._holdings.drain()
             if not self._leave_if_done():
-                self._loop.call_later(_SECOND_SIGNAL_S, self._say_draining)
+                self._loop.call_later(_SECOND_SIGNAL_S, self._drain)
         elif self._signals == 2:
             self._stop("stopping", self._holdings.times.margin_s / 2)
         else:
             self._pool.kill_all()
 
-    def _say_draining(self) -> None:
+    def _drain(self) -> None:
+        """No second signal has followed at once."""
         if self._signals == 1:
-            self._attendance.say_hello_again("draining")
+            self._say_draining("draining")
+            self._holdings.drain()
+
+    def _say_draining(self, why: str) -> None:
+        """To be said first: else what ends here, or is given back, would be handed here again."""
+        self._attendance.draining = True
+        self._attendance.say_hello_again(why)
 
     def _watch_the_end(self) -> None:
         """Be done with work before the machine is taken away."""

@@ -40,6 +40,8 @@ from .transfer import Transfer
 from .tunnels import Tunnels
 
 _RETRY_S, _RETRY_S_MAX = 0.5, 5.0
+_RETRY_SHARE, _RETRY_SHARE_MAX = 1 / 30, 1 / 3
+"""The same as shares of a short lease, which is to be renewed within it."""
 _OPEN_S = 10.0
 _log = logging.getLogger("farhand.worker")
 
@@ -130,9 +132,13 @@ class Attendance:
         return True
 
     def _delay_s(self) -> float:
-        limit_s = min(_RETRY_S_MAX, self._holdings.times.lease_s / 3, _RETRY_S * 2 ** min(self._failures, 8))
+        lease_s = self._holdings.times.lease_s
+        first_s, limit_s = (
+            min(_RETRY_S, lease_s * _RETRY_SHARE),
+            min(_RETRY_S_MAX, lease_s * _RETRY_SHARE_MAX),
+        )
         self._failures += 1
-        return random.uniform(0, limit_s)
+        return random.uniform(0, min(limit_s, first_s * 2 ** min(self._failures - 1, 8)))
 
     async def _attend(self) -> str:
         """One session, from the dial to its end; says why it ended. Raises `DialRefused`."""
