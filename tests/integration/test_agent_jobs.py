@@ -231,18 +231,22 @@ async def test_an_engine_gets_a_blob_as_a_verified_file(server: FakeServer, agen
     assert (await server.ended("k"))[1]["value"]["text"] == "true"
 
 
-@pytest.mark.parametrize(("size", "here"), [(8, True), (2**30, False)])
-async def test_a_job_is_handed_over_with_small_arguments_and_before_large_ones(
-    server: FakeServer, agent: AgentProcess, size: int, here: bool
-) -> None:
+async def assign_with_arguments_to_come(server: FakeServer, program: str, size: int) -> None:
+    """Job ``j`` under lease 2 for an engine that is warm; its arguments are asked for, and not given yet."""
     await server.assign("warm")
     await server.ended("warm")
     digest = digest_of(b"an input")
     server.blobs[digest] = b"an input"
     server.gives.clear()
-    named = {"enc": "json", "digest": digest, "size": size}
-    await server.assign("j", "value = job['args_path'] is not None", lease=2, args=named)
+    await server.assign("j", program, lease=2, args={"enc": "json", "digest": digest, "size": size})
     await until(lambda: any(digest in path for path in server.gets), "its arguments are asked for")
+
+
+@pytest.mark.parametrize(("size", "here"), [(8, True), (2**30, False)])
+async def test_a_job_is_handed_over_with_small_arguments_and_before_large_ones(
+    server: FakeServer, agent: AgentProcess, size: int, here: bool
+) -> None:
+    await assign_with_arguments_to_come(server, "value = job['args_path'] is not None", size)
     if here:
         server.gives.set()
     _, body = await server.ended("j", lease=2)
@@ -262,13 +266,7 @@ async def test_of_arguments_that_do_not_come_the_engine_is_told(
 async def test_a_job_that_is_cancelled_while_its_arguments_come_does_not_begin(
     server: FakeServer, agent: AgentProcess
 ) -> None:
-    await server.assign("warm")
-    await server.ended("warm")
-    digest = digest_of(b"an input")
-    server.blobs[digest] = b"an input"
-    server.gives.clear()
-    await server.assign("j", lease=2, args={"enc": "json", "digest": digest, "size": 8})
-    await until(lambda: any(digest in path for path in server.gets), "its arguments are asked for")
+    await assign_with_arguments_to_come(server, "", 8)
     await server.cancel("j", lease=2)
     await server.ended("j", lease=2)
     assert server.record("j", 2).events["engine"] == []

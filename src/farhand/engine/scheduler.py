@@ -114,7 +114,7 @@ class Scheduler(Service):
         self._stale = False
         try:
             schedules = await self._store.schedules.list()
-        except BaseException:
+        except BaseException:  # an end of this loop too: the next has to read them
             self._stale = True
             raise
         before, self._hands = self._hands, {}
