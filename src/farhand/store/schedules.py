@@ -75,7 +75,7 @@ class Schedules:
         """
 
         def write(connection: Connection) -> tuple[Run, Job] | None:
-            going = _going(connection, *started) if skip and started is not None else None
+            going = _going(connection, started[0]) if skip and started is not None else None
             if going is None:
                 return _fire(connection, fire, started)
             message = f"{fire.message}; {going}" if fire.message else going
@@ -104,7 +104,7 @@ class Schedules:
         return await self._database.read(read)
 
 
-def _going(connection: Connection, run: Run, _job: Job) -> str | None:
+def _going(connection: Connection, run: Run) -> str | None:
     """What is said of a run of the same schedule that has not ended, if there is one."""
     row = connection.execute(_GOING, (run.flow, *_OPEN, run.schedule)).fetchone()
     return None if row is None else f"run {row[0]} is still {row[1]}"

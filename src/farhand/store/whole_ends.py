@@ -33,11 +33,9 @@ class Handed(NamedTuple):
     git: str
 
 
-CODE = "leased_at, fingerprint, CASE WHEN checkout = '' THEN git ELSE checkout END"
-HANDED = (
-    "j.lease, j.id, j.run, j.worker, j.leased_at, j.fingerprint,"
-    " CASE WHEN j.checkout = '' THEN j.git ELSE j.checkout END"
-)
+_CODE = "{0}leased_at, {0}fingerprint, CASE WHEN {0}checkout = '' THEN {0}git ELSE {0}checkout END"
+CODE = _CODE.format("")
+HANDED = f"j.lease, j.id, j.run, j.worker, {_CODE.format('j.')}"
 """The columns of a job that a `Handed` is of."""
 
 
