@@ -135,6 +135,8 @@ class FakeServer:
         self.gets: list[str] = []
         self.gives = asyncio.Event()
         self.gives.set()
+        self.welcomes = asyncio.Event()
+        self.welcomes.set()
         self.answers_beats = True
         self.acknowledges = True
         self.cancelling: set[str] = set()
@@ -323,6 +325,7 @@ class FakeServer:
             if self.refusal is not None:
                 await session.send(encode(self.refusal))
                 return
+            await self.welcomes.wait()
             await session.send(encode(self._welcome(hello)))
             self._session = session
             async for text in session:

@@ -182,8 +182,9 @@ async def test_the_last_word_says_how_the_engine_died(
 async def test_what_a_dead_engine_had_started_is_gone_when_its_end_is_reported(
     server: FakeServer, agent: AgentProcess
 ) -> None:
-    await server.assign("j", STUBBORN + "cancelled.wait(0.2)\nimport os; os._exit(1)")
+    await server.assign("j", STUBBORN + "outcomes.get()\nimport os; os._exit(1)")
     _, child = await stubborn(server, "j")
+    await server.outcome("j", "k", {})
     await server.ended("j")
     assert not alive(child)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from farhand_worker import agent as agent_module
 from farhand_worker.protocol import Probe, Set
 from tests.harness.processes import send
 from tests.integration.agent_server import (
@@ -64,6 +66,53 @@ async def test_a_second_sigterm_ends_engines_with_grace_as_stopped_not_as_cancel
     assert not alive(engine)
     assert not alive(child)
     assert [bye.reason for bye in server.byes] == ["stopped"]
+
+
+async def test_a_worker_that_is_stopped_says_first_that_it_takes_nothing_new(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    """Both signals come at once, as from a service manager. What it gave back would be handed to it again."""
+    await server.assign("j", "cancelled.wait(60)")
+    await until(lambda: server.record("j").events["engine"], "it started")
+    agent.signal(signal.SIGINT)
+    agent.signal(signal.SIGTERM)
+    assert await agent.exit_code() == 0
+    assert [hello.draining for hello in server.hellos] == [False, True]
+    assert [held["job"] for held in server.hellos[1].held] == ["j"]
+    assert (await server.ended("j"))[1]["reason"] == "stopped"
+    assert [bye.reason for bye in server.byes] == ["stopped"]
+
+
+async def test_what_comes_while_a_worker_ends_all_it_has_is_left_to_others(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    await server.assign("rude", STUBBORN + "import signal; signal.pthread_sigmask(0, [15])\n" + SLEEP)
+    await stubborn(server, "rude")
+    agent.signal(signal.SIGINT)
+    agent.signal(signal.SIGTERM)
+    await server.attached(2)
+    await server.assign("late")
+    assert await agent.exit_code() == 0
+    assert server.record("late").accepted == 0
+    assert not server.record("late").events["engine"]
+
+
+async def test_a_signal_that_comes_between_a_hello_and_its_welcome_is_said_in_another(
+    server: FakeServer, agent: AgentProcess
+) -> None:
+    await server.assign("j", "value = outcomes.get()")
+    await until(lambda: server.record("j").events["engine"], "it started")
+    server.welcomes.clear()
+    server.cut()
+    await until(lambda: len(server.hellos) == 2, "it dials again")
+    agent.signal(signal.SIGTERM)
+    await until(lambda: "draining" in agent.log, "the signal is heard")
+    await asyncio.sleep(2 * agent_module._SECOND_SIGNAL_S)
+    server.welcomes.set()
+    await until(lambda: len(server.hellos) == 3, "it says hello again")
+    assert [hello.draining for hello in server.hellos] == [False, False, True]
+    await server.outcome("j", "k", {})
+    assert await agent.exit_code() == 0
 
 
 async def test_a_job_that_completes_within_the_grace_of_a_stop_is_completed(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeVar
 
 from farhand_worker import protocol
 
 from ..model import Job, Run
+from ..store.answers import Answer
 from ..store.changes import Changes, PlacedOutcome
 from .bus import Bus, Notice
 from .fitness import Fitness
@@ -15,6 +17,8 @@ from .member import Member
 from .queue import Queue
 from .service import Wakeup
 from .turn import Turn
+
+C = TypeVar("C", Changes, Changes | None)
 
 
 class Consequences:
@@ -64,6 +68,17 @@ class Consequences:
     def forget_start(self, job: Job) -> None:
         """The run could not be stored."""
         self._queue.remove(job.id)
+
+    def of(self, answer: Answer[C]) -> Answer[C]:
+        """Follow what is being committed once it is, also where whoever asked for it has given up by then."""
+
+        def follow(committed: Answer[C]) -> C:
+            changes = committed.result()
+            if changes is not None:
+                self.follow(changes)
+            return changes
+
+        return answer.then(follow)
 
     def follow(self, changes: Changes) -> None:
         """Act on one commit's changes: workers are told first, and go on meanwhile."""

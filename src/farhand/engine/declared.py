@@ -25,6 +25,7 @@ from ..lifecycle import RUN, is_terminal
 from ..model import DECLARED, Flow, Json, Version
 from ..sdk.timetables import in_words_of_documents
 from ..store import Store
+from ..store.answers import Answer
 from ..store.changes import Effects
 from .bus import Bus, Notice
 from .consequences import Consequences
@@ -104,12 +105,16 @@ class Declared:
         code = replace(said.flow, fingerprint=flow.fingerprint)
         services, effects = services_of(code, DECLARED, flow.bundle, {}), Effects()
         schedules = [schedule_of(DECLARED, said.flow, timed) for timed in said.flow.schedules]
-        kept = await self._store.versions.put(
+
+        def follow(answer: Answer[Version]) -> Version:
+            kept = answer.result()
+            self._consequences.follow(effects.freeze())
+            self._tell()
+            return kept
+
+        return await self._store.versions.put(
             flow, version, expected, time.time(), list(services.values()), effects, schedules
-        )
-        self._consequences.follow(effects.freeze())
-        self._tell()
-        return kept
+        ).then(follow)
 
     def _tell(self) -> None:
         """What is offered has changed, and what fires."""

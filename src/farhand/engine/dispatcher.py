@@ -213,13 +213,12 @@ class Dispatcher(Service):
 
     async def _fail(self, job: Job, reason: str, message: str, error: Json | None) -> None:
         try:
-            changes = await self._store.jobs.fail(job.id, reason, message, error, time.time())
+            await self._consequences.of(self._store.jobs.fail(job.id, reason, message, error, time.time()))
         except Exception:  # whatever it was: the job has left the queue, and nothing else would put it back
             log.exception("job %s could not be failed, trying again", job.id)
             await asyncio.sleep(RETRY_S)
             self._hands.put_back(job)
         else:
-            self._consequences.follow(changes)
             self._wakeup.set()
 
     def _limit_reached(self, job: Job) -> str:

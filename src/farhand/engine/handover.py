@@ -241,15 +241,14 @@ class HandOver:
         ending = Ending("stopped", "handoff_failed", "the worker went away before the job was handed over")
         while True:
             try:
-                changes = await self._store.reports.end(leased.job.id, lease, ending, time.time())
-                break
+                ended = self._store.reports.end(leased.job.id, lease, ending, time.time())
+                await self._consequences.of(ended)
+                return
             except Exception:  # whatever it was: nobody else knows of this lease
                 if self._stopping():
                     return
                 log.exception("job %s could not be taken back, trying again", leased.job.id)
                 await asyncio.sleep(RETRY_S)
-        if changes is not None:
-            self._consequences.follow(changes)
 
 
 def _assign(leased: Leased, capacity: Capacity) -> protocol.Assign:

@@ -62,12 +62,12 @@ class Hosting:
 
     async def start(self, name: str) -> ServiceStatus:
         """Start a service that was stopped or is down. Raises `NotFound`, `Conflict`."""
-        self._consequences.follow(await self._store.services.start(name, time.time()))
+        await self._consequences.of(self._store.services.start(name, time.time()))
         return await self.get(name)
 
     async def stop(self, name: str) -> ServiceStatus:
         """Stop a service until somebody starts it. Raises `NotFound`."""
-        self._consequences.follow(await self._store.services.stop(name, time.time()))
+        await self._consequences.of(self._store.services.stop(name, time.time()))
         return await self.get(name)
 
     async def logs(self, name: str, after: int, limit: int) -> Page[LogLine]:

@@ -98,7 +98,7 @@ class Overdue(Service):
     async def _end(self, member: Member, holding: Holding, ending: Ending) -> None:
         job, lease = holding.job, holding.lease
         try:
-            changes = await self._store.reports.end(job.id, lease, ending, time.time())
+            await self._consequences.of(self._store.reports.end(job.id, lease, ending, time.time()))
         except Exception:  # whatever it was: others are due as well
             log.exception("job %s could not be ended, trying again", job.id)
             return
@@ -106,5 +106,3 @@ class Overdue(Service):
         self._fleet.release(job.id, lease)
         if member.link is not None:
             member.link.send(protocol.Fenced(job.id, lease, ending.message, ending.reason))
-        if changes is not None:
-            self._consequences.follow(changes)

@@ -155,9 +155,8 @@ class Projects:
         inspected: Sequence[str] = (),
     ) -> None:
         now = time.time()
-        changes = await self._store.projects.replace(project, flows, schedules, now, versions, services)
-        if self._consequences is not None:
-            self._consequences.follow(changes)
+        replaced = self._store.projects.replace(project, flows, schedules, now, versions, services)
+        await (replaced if self._consequences is None else self._consequences.of(replaced))
         self._offered(list(inspected), checked_out(await self._store.flows.list()))
         self._scheduler.reload()
         self._bus.publish(Notice("project"))

@@ -128,10 +128,9 @@ class Rescuer(Service):
         """End these leases. What cannot be written now is tried again at the next look."""
         for holding in holdings:
             try:
-                changes = await self._store.reports.end(holding.job.id, holding.lease, ending, time.time())
+                ended = self._store.reports.end(holding.job.id, holding.lease, ending, time.time())
+                await self._consequences.of(ended)
             except FarhandError as error:
                 log.error("job %s could not be taken back, trying again: %s", holding.job.id, error)
                 continue
             self._fleet.release(holding.job.id, holding.lease)
-            if changes is not None:
-                self._consequences.follow(changes)

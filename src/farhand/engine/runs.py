@@ -156,26 +156,31 @@ class Runs:
             grant = self._dispatcher.claim(job)
             if grant is not None:
                 return await self._start(self._dispatcher, run, job, grant, told)
+        its_own = run.idempotency_key is None
         creating = self._store.runs.create(run, job, seed, None if told is None else told.entry)
-        if (
-            run.idempotency_key is None
-        ):  # it will be a run of its own: a free slot need not wait for the commit
+        if its_own:  # a free slot need not wait for the commit
             self._consequences.expect_start(job)
-        try:
-            known, job, created = await creating
-        except Exception:  # whatever refused it: a start that is not stored is not waited for
-            self._consequences.forget_start(job)
-            raise
-        if told is not None:
-            told.written = created
-        if created and run.idempotency_key is None:
-            self._consequences.tell_start(known)
-        elif created:
-            self._consequences.follow_start(known, job)
-        elif known.params != run.params:
-            key = f"idempotency key {run.idempotency_key!r}"
-            raise Conflict(f"{key} belongs to run {known.id}, which has other parameters; use another key")
-        return known
+
+        def follow(answer: Answer[tuple[Run, Job, bool]]) -> Run:
+            try:
+                known, stored, created = answer.result()
+            except Exception:  # whatever refused it: a start that is not stored is not waited for
+                self._consequences.forget_start(job)
+                raise
+            if told is not None:
+                told.written = created
+            if created and its_own:
+                self._consequences.tell_start(known)
+            elif created:
+                self._consequences.follow_start(known, stored)
+            elif known.params != run.params:
+                key = f"idempotency key {run.idempotency_key!r}"
+                raise Conflict(
+                    f"{key} belongs to run {known.id}, which has other parameters; use another key"
+                )
+            return known
+
+        return await creating.then(follow)
 
     async def _start(
         self, dispatcher: Dispatcher, run: Run, job: Job, grant: Grant, told: Told | None
@@ -247,7 +252,7 @@ class Runs:
     async def cancel(self, id: str) -> Run:
         """Cancel the run and all that it started. Raises `Conflict` when it has ended already."""
         whole = await self._whole(id)
-        self._consequences.follow(await self._store.runs.cancel(whole, time.time()))
+        await self._consequences.of(self._store.runs.cancel(whole, time.time()))
         return await self.get(whole)
 
     async def part(self, id: str) -> Part:

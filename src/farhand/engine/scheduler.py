@@ -23,6 +23,7 @@ from .. import timing
 from ..errors import FarhandError, InvalidParameters, NotFound
 from ..model import Fire, Job, Run, Schedule
 from ..store import Store
+from ..store.answers import Answer
 from .bus import Bus, Notice
 from .consequences import Consequences
 from .runs import Runs
@@ -140,10 +141,14 @@ class Scheduler(Service):
             await self._store.schedules.fire(failed, None)
         else:
             started = replace(fire, message=_sentence(fire), run=run.id)
-            stored = await self._store.schedules.fire(started, (run, job), timing.skips(schedule.spec))
-            if stored is not None:
-                self._consequences.follow_start(*stored)
+            fired = self._store.schedules.fire(started, (run, job), timing.skips(schedule.spec))
+            await fired.then(self._started)
         self._bus.publish(Notice("schedule"))
+
+    def _started(self, answer: Answer[tuple[Run, Job] | None]) -> None:
+        stored = answer.result()
+        if stored is not None:
+            self._consequences.follow_start(*stored)
 
     async def _prepare(self, schedule: Schedule, at: float) -> tuple[Run, Job]:
         key = f"schedule:{schedule.id}@{datetime.fromtimestamp(at, UTC).isoformat()}"

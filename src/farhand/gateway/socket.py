@@ -154,8 +154,10 @@ class Socket:
                 )  # what was said last arrives, with the reason
         finally:
             self._session.close()
-            for task in (sender, receiver, ending, *self._asked):
+            for task in (sender, ending, *self._asked):
                 task.cancel()
+            if self._listening:  # else it ends by itself, with all that follows from the frame it is at
+                receiver.cancel()
             await asyncio.gather(sender, receiver, ending, return_exceptions=True)
             if self._member is not None:
                 self._attachments.closed(self._member, self)

@@ -44,7 +44,7 @@ class Jobs:
         """The job, or None."""
         return await self._database.read(lambda connection: load_job(connection, job_id))
 
-    async def fail(self, job_id: str, reason: str, message: str, error: Json | None, now: float) -> Changes:
+    def fail(self, job_id: str, reason: str, message: str, error: Json | None, now: float) -> Answer[Changes]:
         """Fail a queued job; nothing happens to one that is not in the queue (any more)."""
 
         def write(connection: Connection) -> Changes:
@@ -54,7 +54,7 @@ class Jobs:
                 fail_queued(connection, effects, job, reason, message, error, now)
             return effects.freeze()
 
-        return await self._database.write(write)
+        return self._database.submit(write)
 
     def lease(self, claims: Sequence[Claim], now: float) -> Answer[tuple[Leased | None, ...]]:
         """Hand queued jobs to workers, each under a new lease, with the devices that it asks for.

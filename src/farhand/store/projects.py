@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..errors import Conflict
 from ..model import Flow, Project, Schedule, Service, Version
+from .answers import Answer
 from .changes import Changes, Effects
 from .database import Database
 from .flows import Flows, replace_flows
@@ -24,7 +25,7 @@ class Projects:
         self._database = database
         self._flows = flows
 
-    async def replace(
+    def replace(
         self,
         project: Project,
         flows: list[Flow],
@@ -32,7 +33,7 @@ class Projects:
         now: float,
         versions: Sequence[Version] = (),
         services: Sequence[Service] = (),
-    ) -> Changes:
+    ) -> Answer[Changes]:
         """Store what a project has now, with the ``versions`` of its declared flows and their ``services``.
 
         What it had before and lacks now is no longer present.
@@ -47,10 +48,9 @@ class Projects:
             replace_services(connection, effects, project.name, list(services), now)
             return effects.freeze()
 
-        try:
-            return await self._database.write(write)
-        finally:
-            self._flows.forget()
+        replaced = self._database.submit(write)
+        replaced.follow(lambda _: self._flows.forget())
+        return replaced
 
     async def note(self, project: Project) -> None:
         """Store what is wrong with a project; its flows and schedules stay as they are."""

@@ -106,7 +106,7 @@ class Reports:
 
         await self._database.write(write)
 
-    async def end(self, job_id: str, lease: int, ending: Ending, now: float) -> Changes | None:
+    def end(self, job_id: str, lease: int, ending: Ending, now: float) -> Answer[Changes | None]:
         """End a lease from the server's side; None when it is not the job's current one."""
 
         def write(connection: Connection) -> Changes | None:
@@ -117,7 +117,7 @@ class Reports:
             end_attempt(connection, effects, job, End(ending, now), now)
             return effects.freeze()
 
-        return await self._database.write(write)
+        return self._database.submit(write)
 
     async def recorded(self, job_id: str, lease: int) -> dict[str, int]:
         """The last event number recorded under a lease, by source."""

@@ -154,7 +154,7 @@ class Runs:
 
         return await self._database.read(read)
 
-    async def cancel(self, run_id: str, now: float) -> Changes:
+    def cancel(self, run_id: str, now: float) -> Answer[Changes]:
         """Cancel a run and what it started; once more is harmless.
 
         Raises `NotFound`, or `Conflict` when the run has ended or is a script.
@@ -165,7 +165,7 @@ class Runs:
             cancel_run(connection, effects, run_id, now)
             return effects.freeze()
 
-        return await self._database.write(write)
+        return self._database.submit(write)
 
 
 def _page(connection: Connection, limit: int, cursor: str | None, wanted: Wanted) -> Page[Run]:

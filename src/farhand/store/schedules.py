@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..errors import NotFound
 from ..lifecycle import RUN, is_terminal
 from ..model import Fire, Job, Run, Schedule
+from .answers import Answer
 from .database import Database
 from .guard import Connection
 from .moves import add_event
@@ -65,9 +66,9 @@ class Schedules:
 
         return await self._database.write(write)
 
-    async def fire(
+    def fire(
         self, fire: Fire, started: tuple[Run, Job] | None, skip: bool = False
-    ) -> tuple[Run, Job] | None:
+    ) -> Answer[tuple[Run, Job] | None]:
         """Record a fire, and the run it starts, which is returned.
 
         None is returned where the fire was recorded before. With ``skip`` also where a run that the schedule
@@ -81,7 +82,7 @@ class Schedules:
             message = f"{fire.message}; {going}" if fire.message else going
             return _fire(connection, replace(fire, outcome="skipped", message=message, run=None), None)
 
-        return await self._database.write(write)
+        return self._database.submit(write)
 
     async def fires(self, id: str, limit: int) -> list[Fire]:
         """The latest fires, newest first."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import Conflict
 from ..model import Attempt, Json, Service
+from .answers import Answer
 from .attempts import attempt_of, unheard_of
 from .changes import Changes, Effects
 from .database import Database
@@ -57,7 +58,7 @@ class Services:
 
         return await self._database.read(read)
 
-    async def start(self, name: str, now: float) -> Changes:
+    def start(self, name: str, now: float) -> Answer[Changes]:
         """Start a service that was stopped or is down; nothing happens to one that is to run already.
 
         Raises `NotFound`, or `Conflict` when no flow that is offered has it any more.
@@ -73,9 +74,9 @@ class Services:
                 begin(connection, effects, service, now)
             return effects.freeze()
 
-        return await self._database.write(write)
+        return self._database.submit(write)
 
-    async def stop(self, name: str, now: float) -> Changes:
+    def stop(self, name: str, now: float) -> Answer[Changes]:
         """Stop a service, until somebody starts it; once more is harmless. Raises `NotFound`."""
 
         def write(connection: Connection) -> Changes:
@@ -83,7 +84,7 @@ class Services:
             end_job(connection, effects, change_service(connection, service, wanted=False), now)
             return effects.freeze()
 
-        return await self._database.write(write)
+        return self._database.submit(write)
 
 
 # ---------------------------------------------------------------- what is offered

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..errors import Changed
 from ..model import Flow, Schedule, Service, Version
+from .answers import Answer
 from .changes import Effects
 from .database import Database
 from .flows import Flows, store_flow
@@ -23,7 +24,7 @@ class Versions:
         self._database = database
         self._flows = flows
 
-    async def put(
+    def put(
         self,
         flow: Flow,
         version: Version,
@@ -32,7 +33,7 @@ class Versions:
         services: Sequence[Service] = (),
         effects: Effects | None = None,
         schedules: Sequence[Schedule] = (),
-    ) -> Version:
+    ) -> Answer[Version]:
         """Keep a document as the flow's newest version; the same as the last one is that version still.
 
         Its ``services`` are offered with it, and what follows from that is in ``effects``. Its ``schedules``
@@ -53,10 +54,9 @@ class Versions:
             replace_schedules_of(connection, flow.name, flow.project, list(schedules), now)
             return add_version(connection, replace(version, created_at=now), latest)
 
-        try:
-            return await self._database.write(write)
-        finally:
-            self._flows.forget()
+        put = self._database.submit(write)
+        put.follow(lambda _: self._flows.forget())
+        return put
 
     async def latest(self, flow: str) -> Version | None:
         """The newest version of a flow; None for one that is not declared."""

@@ -13,7 +13,7 @@ from farhand.engine import handover as handover_module
 from farhand.engine.member import ONLINE
 from farhand.errors import StoreFailed
 from farhand.model import Ask, Job, JobSettings
-from farhand.store.answers import Answer, succeeded
+from farhand.store.answers import Answer, failed, succeeded
 from farhand_worker import protocol
 from tests.unit.engine.records import FakeLink, a_hello
 from tests.unit.engine.world import World
@@ -226,11 +226,9 @@ async def test_a_lease_nobody_knows_of_is_taken_back_however_often_that_fails(wo
     world.attachments.closed(box, link)
     end, tries = world.store.reports.end, list[int]()
 
-    async def failing_at_first(*arguments: Any) -> Any:
+    def failing_at_first(*arguments: Any) -> Answer[Any]:
         tries.append(1)
-        if len(tries) < 4:
-            raise StoreFailed
-        return await end(*arguments)
+        return failed(StoreFailed()) if len(tries) < 4 else end(*arguments)
 
     world.store.reports.end = failing_at_first  # type: ignore[method-assign]
     go_on.set()
@@ -247,10 +245,7 @@ async def test_a_stopping_dispatcher_does_not_insist(world: World) -> None:
     world.dispatcher._pass()
     world.attachments.closed(world.fleet.member("box"), link)
 
-    async def failing(*_: Any) -> Any:
-        raise StoreFailed
-
-    world.store.reports.end = failing  # type: ignore[method-assign]
+    world.store.reports.end = lambda *_: failed(StoreFailed())  # type: ignore[method-assign]
     world.dispatcher.hold_back()
     go_on.set()
     with fail_after(5):

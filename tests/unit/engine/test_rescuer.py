@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from anyio import fail_after
 from anyio.lowlevel import checkpoint
@@ -11,8 +14,10 @@ from farhand.engine import rescuer as rescuer_module
 from farhand.engine.member import AWAITED, LOST, OFFLINE, ONLINE, Member
 from farhand.engine.services import Services
 from farhand.errors import StoreFailed
+from farhand.lifecycle import Ending
 from farhand.model import Ask, JobSettings
 from farhand.store import Store
+from farhand.store.answers import Answer
 from farhand_worker import protocol
 from tests.unit.engine.records import Clock, a_hello
 from tests.unit.engine.world import TIMES, World
@@ -69,6 +74,20 @@ async def test_an_earlier_sessions_socket_closing_means_nothing(world: World) ->
     assert box.closed_at is None
 
 
+async def test_what_was_taken_back_is_queued_though_who_took_it_back_has_given_up(world: World) -> None:
+    box, _, job = await world.worker_with_job()
+    go_on = world.block_writes()
+    ending = Ending("stopped", "worker_left", "stopped")
+    taking = asyncio.create_task(world.rescuer.take_back(box, list(box.holdings.values()), ending))
+    await checkpoint()
+    taking.cancel()
+    go_on.set()
+    with fail_after(5):
+        while not world.queue.knows(job.id):
+            await checkpoint()
+    assert box.busy == 0
+
+
 async def test_a_job_is_taken_back_when_lease_and_margin_are_over_and_not_before(
     world: World, clock: Clock
 ) -> None:
@@ -98,11 +117,11 @@ async def test_the_link_is_closed_before_the_job_is_taken_back(world: World, clo
     order: list[str] = []
     end = world.store.reports.end
 
-    async def ending(*arguments: object) -> object:
+    def ending(*arguments: Any) -> Answer[Any]:
         order.append(f"taken back, link closed: {link.closed is not None and box.link is None}")
-        return await end(*arguments)  # type: ignore[arg-type]
+        return end(*arguments)
 
-    world.store.reports.end = ending  # type: ignore[method-assign, assignment]
+    world.store.reports.end = ending  # type: ignore[method-assign]
     clock.now += EXPIRY_S
     await world.look()
     assert order == ["taken back, link closed: True"]

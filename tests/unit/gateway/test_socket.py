@@ -145,6 +145,19 @@ async def test_a_goodbye_is_acted_on_after_the_reports_before_it(gateway: Gatewa
     assert world.fleet.member("box").state == OFFLINE
 
 
+async def test_all_that_follows_from_a_goodbye_is_done_though_the_session_closes_meanwhile(
+    gateway: Gateway, world: World
+) -> None:
+    """What the worker held is in the queue, not only in the store, and that it is offline is an event."""
+    websocket, job = await gateway.with_job()
+    websocket.say(protocol.Bye("stopped"))
+    assert await websocket.hear(tuple) == (ORDERLY, "stopped")
+    await gateway.ended()
+    assert world.fleet.member("box").busy == 0
+    assert world.queue.knows(job.id)
+    assert await world.event_kinds() == ["worker.attached", "worker.offline"]
+
+
 async def test_the_welcome_goes_in_a_frame_of_its_own_whatever_follows_at_once(
     gateway: Gateway, world: World
 ) -> None:

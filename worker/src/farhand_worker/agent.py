@@ -28,7 +28,7 @@ from .nearby import Nearby
 from .observer import Observer
 from .options import Options
 from .orders import Orders
-from .protocol import Compare, Welcome
+from .protocol import Assign, Compare, Welcome
 from .renewal import Renewal
 from .state import StateDirectory
 from .status_server import StatusServer
@@ -198,7 +198,6 @@ class Agent:
         self._signals += 1
         if self._signals == 1 and number in SIGNALS and self._options.allocation is not None:
             self._signals = 2
-            self._say_draining("stopping")
         running = len(self._holdings.begun)
         if self._signals == 1:
             _log.info("draining: takes nothing new, %d jobs to finish", running)
@@ -206,7 +205,7 @@ class Agent:
             if not self._leave_if_done():
                 self._loop.call_later(_SECOND_SIGNAL_S, self._drain)
         elif self._signals == 2:
-            self._stop("stopping", self._holdings.times.margin_s / 2)
+            self._stop("stopping", self._holdings.times.margin_s)
         else:
             self._pool.kill_all()
 
@@ -243,7 +242,8 @@ class Agent:
     def _stop(self, why: str, linger_s: float) -> None:
         running = self._holdings.running
         _log.info("%s: ends %d jobs with grace", why, len(running))
-        self._attendance.draining = True
+        self._holdings.handlers[Assign] = lambda _: None  # it goes elsewhere, as nobody answers
+        self._say_draining(why)
         for attempt in running:
             attempt.stop("stopped")
         self._background(self._leave(linger_s))

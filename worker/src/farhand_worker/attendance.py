@@ -147,7 +147,8 @@ class Attendance:
         try:
             address, link = await self._dial(timeout_s)
             sent_at = lease_now()
-            await link.send(encode(self._hello()))
+            hello = self._hello()
+            await link.send(encode(hello))
             welcome = _opening(decode(str(await asyncio.wait_for(link.recv(), timeout_s))))
             link.received()
             self._welcome(welcome, sent_at, address)
@@ -161,6 +162,8 @@ class Attendance:
                 self._holdings.flush,
             )
             self._holdings.resume(welcome.resume)
+            if self.draining and not hello.draining:
+                self.say_hello_again("this worker takes nothing new since its hello")
             await self._session.run()
             return "the session ended"
         except asyncio.TimeoutError:  # noqa: UP041 - another class before 3.11
