@@ -23,6 +23,7 @@ from .member import OFFLINE
 from .operations import Operations
 from .overdue import Overdue
 from .queue import Queue
+from .reconciler import Reconciler
 from .reports import Reports
 from .rescuer import Rescuer
 from .service import Wakeup
@@ -70,6 +71,7 @@ class Dispatch:
             store, fleet, self.rescuer, follow, bus, wakeup, fitness, self.worker_events
         )
         self.overdue = Overdue(store, fleet, follow)
+        self.reconciler = Reconciler(store, queue, fleet, self.rescuer, wakeup)
         self.reports = Reports(store, follow, fleet, self.imports, self.overdue.look, self.dispatcher)
 
     async def load(self) -> None:
@@ -104,9 +106,11 @@ class Dispatch:
         self.dispatcher.start()
         self.rescuer.begin()
         self.overdue.start()
+        self.reconciler.start()
 
     async def end(self) -> None:
         """End the loops."""
+        await self.reconciler.stop()
         await self.dispatcher.stop()
         await self.dispatcher.settle()
         await self.rescuer.stop()

@@ -40,6 +40,25 @@ class Jobs:
             lambda connection: [JOBS.load(row) for row in connection.execute(sql).fetchall()]
         )
 
+    async def leases(self) -> list[tuple[str, int]]:
+        """The jobs that are leased or running, each with its lease."""
+        sql = "SELECT id, lease FROM jobs WHERE state IN ('leased', 'running') AND lease IS NOT NULL"
+        return await self._database.read(
+            lambda connection: [(row[0], row[1]) for row in connection.execute(sql).fetchall()]
+        )
+
+    async def count_queued(self) -> int:
+        """How many jobs wait."""
+        sql = "SELECT count(*) FROM jobs WHERE state = 'queued'"
+        return await self._database.read(lambda connection: connection.execute(sql).fetchone()[0])
+
+    async def queued_ids(self) -> list[str]:
+        """The ids of those that wait."""
+        sql = "SELECT id FROM jobs WHERE state = 'queued'"
+        return await self._database.read(
+            lambda connection: [row[0] for row in connection.execute(sql).fetchall()]
+        )
+
     async def get(self, job_id: str) -> Job | None:
         """The job, or None."""
         return await self._database.read(lambda connection: load_job(connection, job_id))
