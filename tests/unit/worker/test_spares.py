@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farhand_worker.spares import KEPT, Spares
+from farhand_worker.spares import FEWEST, KEPT, Spares
 from farhand_worker.spool import SpoolReader
 
 pytestmark = pytest.mark.anyio
@@ -56,9 +56,56 @@ async def test_what_was_taken_is_made_again_and_no_more_than_are_kept(tmp_path: 
     os.close(spare.fd)
     spares.tidy()
     assert len(os.listdir(tmp_path / "spares")) == KEPT - 1
+    spares.fill()
+    assert len(os.listdir(tmp_path / "spares")) == KEPT - 1, "there are enough"
+    for _ in range(KEPT - FEWEST):
+        other = spares.take()
+        assert other is not None
+        os.close(other.fd)
+    spares.tidy()
     for _ in range(2):
         spares.fill()
         assert len(os.listdir(tmp_path / "spares")) == KEPT
+    spares.close()
+
+
+async def test_a_spool_that_is_done_with_is_the_next_one_empty(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    reader = SpoolReader(tmp_path / "a")
+    reader.create(spares)
+    reader.name()
+    (tmp_path / "a").write_text("of the one before\n")
+    inode = (tmp_path / "a").stat().st_ino
+    assert reader.give_back(spares)
+    assert not reader.give_back(spares), "it is not there any more"
+    reader.close()
+    assert not (tmp_path / "a").exists()
+    later = SpoolReader(tmp_path / "b")
+    later.create(spares)
+    later.name()
+    spares.tidy()
+    assert (tmp_path / "b").stat().st_ino == inode
+    assert (tmp_path / "b").stat().st_nlink == 1
+    assert later.grow() == 0
+    with (tmp_path / "b").open("a") as file:
+        file.write('["log",{}]\n')
+    assert later.grow() == len('["log",{}]\n')
+    later.close()
+    spares.close()
+
+
+async def test_no_more_are_taken_back_than_are_kept_and_none_that_has_gone(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    reader = SpoolReader(tmp_path / "a")
+    reader.create()
+    (tmp_path / "a").unlink()
+    assert not reader.give_back(spares)
+    spares.fill()
+    reader.close()
+    reader.create()
+    assert not reader.give_back(spares)
+    assert (tmp_path / "a").exists()
+    reader.close()
     spares.close()
 
 

@@ -359,7 +359,7 @@ class Holdings:
         attempt = self._attempts.get(key)
         if reports is not None and (attempt is None or attempt.over.is_set()) and reports.settled:
             reports.gone = True
-            self.afterwards.do(reports.delete)
+            self.afterwards.do(reports.delete, self._spares if attempt and attempt.left_in_order else None)
             self._let_go(key)
 
     def _fence(self, key: JobKey, why: str) -> None:

@@ -53,6 +53,7 @@ class Hosted:
     """One start of a service. It has the methods of `Attempt` that its holder calls."""
 
     begun = True
+    left_in_order = False
 
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign

@@ -33,7 +33,9 @@ class Attempt:
 
     begun = blocked = False
     _turn = _hindered = _slot_left = False
-    _retire = _left_in_order = False
+    _retire = False
+    left_in_order = False
+    """Whether its engine is done with it, has closed all it wrote to, and is ready for the next."""
     _returned = _trouble = ""
     _engine: Optional[Engine] = None
     _vacant: Optional[Engine] = None
@@ -212,7 +214,7 @@ class Attempt:
         if engine is None:
             return
         self._retire = bool(header.get("retire"))
-        self._left_in_order = not self._retire
+        self.left_in_order = not self._retire
         self._part()
         engine.drain_output()
         self._vacant = engine
@@ -266,7 +268,7 @@ class Attempt:
             self._stop.close()
         self._asking.close()
         self._host.cache.let_go(self.claim)
-        if self._preparation.clear(self._left_in_order):
+        if self._preparation.clear(self.left_in_order):
             self._be_over()
         else:
             self._host.background(self._clear())

@@ -314,13 +314,17 @@ class Reports:
         for reader in self._sources.values():
             reader.close()
 
-    def delete(self) -> None:
-        """The server has all of it, or will believe none of it."""
-        self.close()
+    def delete(self, spares: Optional[Spares] = None) -> None:
+        """The server has all of it, or will believe none of it. What the engine wrote to is one of ``spares``
+        from now on, if there are any: it has closed it.
+        """
+        self.gone = True
         # The engine's goes last: while it is there, the next agent answers for the attempt.
         if self._writer.has_written or not self.fresh:
             _remove(self._agent_path)
-        _remove(self.engine_path)
+        if spares is None or not self._sources[ENGINE].give_back(spares):
+            _remove(self.engine_path)
+        self.close()
 
 
 def _remove(path: str) -> None:

@@ -1,8 +1,8 @@
-"""Empty files made while nothing is to do, each to be given its name when it is needed.
+"""Empty files that are there before they are needed, each to be given its name then.
 
 An attempt is on disk before anything of it begins, and making a file takes a disk twice as long as giving one
-another name; half a millisecond where ext4 has no journal, since it passes over all that was removed in the
-last minutes. Each is used once: what wrote to it may still hold it open.
+another name; a millisecond where ext4 has no journal, since it passes over all that was removed in the last
+minutes. So a file that is done with is emptied and used again, if nothing that wrote to it can hold it open.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import List, NamedTuple, Optional, Union
 
-KEPT = 16
-"""So many are there after a `fill`: enough for short jobs that come one after another until the next."""
+KEPT = 32
+"""No more are there: enough for short jobs that come one after another until they are seen to."""
+
+FEWEST = 8
+"""With fewer, files are made."""
 
 
 class Spare(NamedTuple):
@@ -28,7 +31,7 @@ class Spare(NamedTuple):
 
 
 class Spares:
-    """Files below ``root``. Whoever takes some has them filled up again."""
+    """Files below ``root``. Whoever takes some gives them back, or has them filled up again."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -51,11 +54,28 @@ class Spares:
             with suppress(OSError):  # whatever it is, an agent that starts empties the directory
                 os.unlink(spare.name)
 
+    def give_back(self, path: Union[str, Path], fd: int) -> bool:
+        """Have the file ``path``, open as ``fd``, for another use, empty; or not, where there are enough.
+
+        Nobody writes to it any more.
+        """
+        if len(self._free) >= KEPT:
+            return False
+        name = self._next_name()
+        try:
+            os.rename(path, name)
+            os.truncate(name, 0)
+        except OSError:  # it has gone already, or is no use; an agent that starts empties the directory
+            return False
+        self._free.append(Spare(name, fd))
+        return True
+
     def fill(self) -> None:
-        """Make as many as there are to be."""
-        with suppress(OSError):  # a full disk, say: whoever needs one makes it, and says so
-            while len(self._free) < KEPT:
-                self._make()
+        """See that there are some."""
+        if len(self._free) < FEWEST:
+            with suppress(OSError):  # a full disk, say: whoever needs one makes it, and says so
+                while len(self._free) < KEPT:
+                    self._make()
 
     def close(self) -> None:
         """Keep none any more."""
@@ -63,9 +83,12 @@ class Spares:
             os.close(spare.fd)
         self._free.clear()
 
-    def _make(self) -> None:
+    def _next_name(self) -> str:
         if not self._count:
             self._root.mkdir(exist_ok=True)
         self._count += 1
-        name = f"{self._root}/{self._count}"
+        return f"{self._root}/{self._count}"
+
+    def _make(self) -> None:
+        name = self._next_name()
         self._free.append(Spare(name, os.open(name, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600)))

@@ -233,6 +233,13 @@ class SpoolReader:
             self.close()
             self._fd = self._created()
 
+    def give_back(self, spares: Spares) -> bool:
+        """Have the file used again, as nobody writes to it or reads it any more; whether it is."""
+        if self._fd is None or not spares.give_back(self.path, self._fd):
+            return False
+        self._fd = None
+        return True
+
     def _created(self) -> int:
         return _opened(self.path, os.O_RDONLY)
 
