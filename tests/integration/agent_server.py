@@ -179,11 +179,16 @@ class FakeServer:
 
     async def close(self) -> None:
         await self.stop_listening()
+        for held_up in (self._open, self.gives, self.welcomes):
+            held_up.set()
         for _ in range(_TURNS):  # a connection that was taken just before is nobody's yet
             await asyncio.sleep(0)
         self.cut()
+        # Each may have one to the websocket's port under way, which that has yet to take.
+        await until(lambda: not self._writers, "every connection is let go of")
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
         assert self._ws is not None
-        self._open.set()
         self._ws.close()
         await self._ws.wait_closed()
 

@@ -194,7 +194,7 @@ class Spool(Recorder):
 
 
 def _opened(path: Union[str, Path]) -> int:
-    """The file, made where it is missing, and so its directory. The agent makes both, but maybe later."""
+    """The file. The agent has made it, and its directory; who clears temporary files away may be quicker."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)

@@ -13,19 +13,23 @@ from farhand_worker.spool import SpoolReader
 pytestmark = pytest.mark.anyio
 
 
+def _use(spares: Spares, directory: Path) -> None:
+    fd = spares.take(directory / "taken")
+    assert fd is not None
+    os.close(fd)
+
+
 async def test_one_that_is_ready_gets_its_name_and_is_open(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares")
     spares.fill()
     assert len(os.listdir(tmp_path / "spares")) == KEPT
-    spare = spares.take()
-    assert spare is not None
-    spare.be(f"{tmp_path}/job-1.engine")
+    fd = spares.take(tmp_path / "job-1.engine")
+    assert fd is not None
+    assert len(os.listdir(tmp_path / "spares")) == KEPT - 1
     (tmp_path / "job-1.engine").write_text("line\n")
-    assert os.pread(spare.fd, 100, 0) == b"line\n"
-    assert os.stat(spare.fd).st_mode & 0o777 == 0o600
-    os.close(spare.fd)
-    spares.tidy()
-    assert (tmp_path / "job-1.engine").stat().st_nlink == 1
+    assert os.pread(fd, 100, 0) == b"line\n"
+    assert os.stat(fd).st_mode & 0o777 == 0o600
+    os.close(fd)
     spares.close()
 
 
@@ -37,8 +41,6 @@ async def test_a_spool_is_made_where_none_is_ready_or_it_has_gone(tmp_path: Path
     for path in (tmp_path / "spares").iterdir():
         path.unlink()
     second.create(spares)
-    for reader in (first, second):
-        reader.name()
     assert (tmp_path / "a").is_file()
     assert (tmp_path / "b").is_file()
     for reader in (first, second):
@@ -48,21 +50,14 @@ async def test_a_spool_is_made_where_none_is_ready_or_it_has_gone(tmp_path: Path
 
 async def test_what_was_taken_is_made_again_and_no_more_than_are_kept(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares")
-    assert spares.take() is None
+    assert spares.take(tmp_path / "a") is None
     assert not (tmp_path / "spares").exists()
     spares.fill()
-    spare = spares.take()
-    assert spare is not None
-    os.close(spare.fd)
-    spares.tidy()
-    assert len(os.listdir(tmp_path / "spares")) == KEPT - 1
+    _use(spares, tmp_path)
     spares.fill()
     assert len(os.listdir(tmp_path / "spares")) == KEPT - 1, "there are enough"
     for _ in range(KEPT - FEWEST):
-        other = spares.take()
-        assert other is not None
-        os.close(other.fd)
-    spares.tidy()
+        _use(spares, tmp_path)
     for _ in range(2):
         spares.fill()
         assert len(os.listdir(tmp_path / "spares")) == KEPT
@@ -73,7 +68,6 @@ async def test_a_spool_that_is_done_with_is_the_next_one_empty(tmp_path: Path) -
     spares = Spares(tmp_path / "spares")
     reader = SpoolReader(tmp_path / "a")
     reader.create(spares)
-    reader.name()
     (tmp_path / "a").write_text("of the one before\n")
     inode = (tmp_path / "a").stat().st_ino
     assert reader.give_back(spares)
@@ -82,10 +76,7 @@ async def test_a_spool_that_is_done_with_is_the_next_one_empty(tmp_path: Path) -
     assert not (tmp_path / "a").exists()
     later = SpoolReader(tmp_path / "b")
     later.create(spares)
-    later.name()
-    spares.tidy()
     assert (tmp_path / "b").stat().st_ino == inode
-    assert (tmp_path / "b").stat().st_nlink == 1
     assert later.grow() == 0
     with (tmp_path / "b").open("a") as file:
         file.write('["log",{}]\n')
@@ -113,20 +104,7 @@ async def test_a_disk_that_takes_none_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "spares").touch()
     spares = Spares(tmp_path / "spares")
     spares.fill()
-    assert spares.take() is None
-    spares.close()
-
-
-async def test_a_spool_that_was_written_to_before_it_has_its_name_is_what_was_written(tmp_path: Path) -> None:
-    spares = Spares(tmp_path / "spares")
-    spares.fill()
-    reader = SpoolReader(tmp_path / "a")
-    reader.create(spares)
-    assert not (tmp_path / "a").exists()
-    (tmp_path / "a").write_text('["log",{}]\n')
-    reader.name()
-    assert reader.grow() == len('["log",{}]\n')
-    reader.close()
+    assert spares.take(tmp_path / "a") is None
     spares.close()
 
 
@@ -135,9 +113,8 @@ def test_what_can_have_no_name_is_not_kept_open(tmp_path: Path) -> None:
     spares.fill()
     (tmp_path / "no directory").touch()
     reader = SpoolReader(tmp_path / "no directory" / "a")
-    reader.create(spares)
     with pytest.raises(NotADirectoryError):
-        reader.name()
+        reader.create(spares)
     spares.close()
     assert not [
         fd for fd in os.listdir("/proc/self/fd") if "spares" in os.path.realpath(f"/proc/self/fd/{fd}")

@@ -291,17 +291,12 @@ class Holdings:
         self.turns.wait(key)
         self._confirmations.expect(key, self.times.handoff_s)
         attempt.start(older)
-        try:
-            attempt.reports.name()
-        except OSError as error:
-            self._fence(key, f"it cannot be kept here: {error}")  # as above, without an answer
         self._noted.info(f"run {message.job} ({message.flow}, lease {message.lease})")
         self.afterwards.do(self._noted.say)
         self.afterwards.do(self._fill_spares)
 
     def _fill_spares(self) -> None:
         """Not while jobs wait behind others: to make a file with its name costs less than both steps do."""
-        self._spares.tidy()
         if not self.lines.followed:
             self._spares.fill()
 

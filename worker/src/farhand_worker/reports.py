@@ -77,16 +77,11 @@ class Reports:
     # ------------------------------------------------------------ writing
 
     def create(self, spares: Optional[Spares] = None) -> None:
-        """Have a file for what the engine will say. Raises OSError."""
+        """Have a file for what the engine will say, by which the next agent knows of the attempt, whatever
+        happens to this one. Raises OSError.
+        """
         self._sources[ENGINE].create(spares)
         self.fresh = True
-
-    def name(self) -> None:
-        """See that the attempt is on disk by its name, so that the next agent knows of it whatever happens to
-        this one. An engine that is handed the job before that puts it there before it begins. Raises OSError.
-        """
-        if not self.gone:
-            self._sources[ENGINE].name()
 
     def log(self, lines: List[str], stream: str = "stdout", level: str = "info") -> None:
         """Add lines of output. When the spool or the disk is full they are dropped and counted."""

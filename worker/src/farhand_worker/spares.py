@@ -25,10 +25,6 @@ class Spare(NamedTuple):
     name: str
     fd: int
 
-    def be(self, path: Union[str, Path]) -> None:
-        """Give it the name ``path`` as well. Raises OSError: where there is such a file it stays."""
-        os.link(self.name, path)
-
 
 class Spares:
     """Files below ``root``. Whoever takes some gives them back, or has them filled up again."""
@@ -37,22 +33,18 @@ class Spares:
         self._root = root
         self._count = 0
         self._free: List[Spare] = []
-        self._taken: List[Spare] = []
 
-    def take(self) -> Optional[Spare]:
-        """One of them, if there are any. It keeps its name until the next `tidy`: by then it has its own."""
+    def take(self, path: Union[str, Path]) -> Optional[int]:
+        """Give one of them the name ``path``; it, open to be read. None where that is not to be had."""
         if not self._free:
             return None
         spare = self._free.pop()
-        self._taken.append(spare)
-        return spare
-
-    def tidy(self) -> None:
-        """Leave those that were taken no name but their own, so that they go when that does."""
-        taken, self._taken = self._taken, []
-        for spare in taken:
-            with suppress(OSError):  # whatever it is, an agent that starts empties the directory
-                os.unlink(spare.name)
+        try:
+            os.rename(spare.name, path)
+        except OSError:  # it has gone, say; whoever makes one then says what is wrong
+            os.close(spare.fd)
+            return None
+        return spare.fd
 
     def give_back(self, path: Union[str, Path], fd: int) -> bool:
         """Have the file ``path``, open as ``fd``, for another use, empty; or not, where there are enough.

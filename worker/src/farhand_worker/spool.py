@@ -17,7 +17,7 @@ from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tup
 
 from .clock import wall_now
 from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
-from .spares import Spare, Spares
+from .spares import Spares
 
 WINDOW = 4
 """Batches of one source that may be on their way, unacknowledged."""
@@ -58,7 +58,6 @@ class SpoolReader:
     size = 0
     limit: Optional[int] = None
     _fd: Optional[int] = None
-    _spare: Optional[Spare] = None
     _whole = -1
     """The size at which it was seen to end with a whole line."""
     _seen: Tuple[int, bytes] = (0, b"")
@@ -215,23 +214,10 @@ class SpoolReader:
         return None
 
     def create(self, spares: Optional[Spares] = None) -> None:
-        """Make the file, empty, and keep it open; or take one that is ready, which `name` gives its name."""
-        self._spare = None if spares is None else spares.take()
-        self._fd = self._created() if self._spare is None else self._spare.fd
-
-    def name(self) -> None:
-        """See to it that the file has its name. Raises OSError.
-
-        Whoever writes to it may do so before, by making it: then it is that one.
-        """
-        spare, self._spare = self._spare, None
-        if spare is None or self._fd is None:
-            return
-        try:
-            spare.be(self.path)
-        except OSError:  # it is made already, the spare has gone, or the disk knows no second names
-            self.close()
-            self._fd = self._created()
+        """Have the file, empty, and keep it open: one that was ready, or a new one. Raises OSError."""
+        self._fd = None if spares is None else spares.take(self.path)
+        if self._fd is None:
+            self._fd = _opened(self.path, os.O_RDONLY)
 
     def give_back(self, spares: Spares) -> bool:
         """Have the file used again, as nobody writes to it or reads it any more; whether it is."""
@@ -239,9 +225,6 @@ class SpoolReader:
             return False
         self._fd = None
         return True
-
-    def _created(self) -> int:
-        return _opened(self.path, os.O_RDONLY)
 
     def close(self) -> None:
         """Let go of the file."""
