@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from farhand_worker import agent as agent_module
 from farhand_worker.protocol import Probe, Set
 from tests.harness.processes import send
 from tests.integration.agent_server import (
@@ -100,19 +98,18 @@ async def test_what_comes_while_a_worker_ends_all_it_has_is_left_to_others(
 async def test_a_signal_that_comes_between_a_hello_and_its_welcome_is_said_in_another(
     server: FakeServer, agent: AgentProcess
 ) -> None:
-    await server.assign("j", "value = outcomes.get()")
+    await server.assign("j", "cancelled.wait(60)")
     await until(lambda: server.record("j").events["engine"], "it started")
     server.welcomes.clear()
     server.cut()
     await until(lambda: len(server.hellos) == 2, "it dials again")
+    agent.signal(signal.SIGINT)
     agent.signal(signal.SIGTERM)
-    await until(lambda: "draining" in agent.log, "the signal is heard")
-    await asyncio.sleep(2 * agent_module._SECOND_SIGNAL_S)
+    await until(lambda: "stopping: ends 1 jobs" in agent.log, "the signals are heard")
     server.welcomes.set()
-    await until(lambda: len(server.hellos) == 3, "it says hello again")
-    assert [hello.draining for hello in server.hellos] == [False, False, True]
-    await server.outcome("j", "k", {})
     assert await agent.exit_code() == 0
+    assert [hello.draining for hello in server.hellos] == [False, False, True]
+    assert (await server.ended("j"))[1]["reason"] == "stopped"
 
 
 async def test_a_job_that_completes_within_the_grace_of_a_stop_is_completed(
