@@ -2,8 +2,9 @@
 
 A server takes an advisory lock, which PostgreSQL frees when the session ends, and raises the epoch in the
 row of `owner`. Every writing transaction looks at the epoch and holds the row, so a server that lost its
-session, and with it the lock, can commit nothing once another has taken over. A transaction whose COMMIT
-went unanswered is looked up by its number before it is called failed.
+session, and with it the lock, can commit nothing once another has taken over. It leaves its number in that
+row, too: one whose COMMIT went unanswered is looked up by it, and run again if it is not there. PostgreSQL's
+own number would not do, since after a crash it gives those of lost transactions to others.
 """
 
 from __future__ import annotations
@@ -48,9 +49,15 @@ _PARAMETER = re.compile(r"'[^']*'|\?|%")
 LEAVING_S = 2.0
 """So long the session of a server that has ended may hold the database yet."""
 _WRITE_SETTINGS = "-c lock_timeout=5s -c synchronous_commit=on"
-_PASSES = (errors.SerializationFailure, errors.DeadlockDetected)
 _FAREWELLS = (errors.AdminShutdown, errors.CrashShutdown, errors.CannotConnectNow)
 _LOST = (psycopg.OperationalError, psycopg.InterfaceError)
+
+
+class _NotKept(psycopg.OperationalError):
+    """The connection was lost at a COMMIT, and nothing of the transaction was kept."""
+
+
+_PASSES = (errors.SerializationFailure, errors.DeadlockDetected, _NotKept)
 
 
 class _TextDumper(Dumper):
@@ -169,7 +176,7 @@ class PostgresSession:
         self.connection.execute(b"RELEASE operation")
 
     def again_s(self, error: Exception, attempt: int) -> float | None:
-        """Soon, for a transaction given up to end a deadlock; within `RECONNECT_S`, for a lost one."""
+        """Soon, for a transaction that was given up or not kept; within `RECONNECT_S`, for a lost one."""
         if isinstance(error, _PASSES):
             return min(0.5, 0.01 * 2**attempt) if attempt < RETRIES_MAX else None
         if not self._is_lost(error):
@@ -217,7 +224,7 @@ class OwningSession(PostgresSession):
 
     def __init__(self, url: str) -> None:
         self._epoch = 0
-        self._transaction = ""
+        self._number = 0
         super().__init__(url, "BEGIN", _WRITE_SETTINGS)
 
     def take(self) -> None:
@@ -245,39 +252,47 @@ class OwningSession(PostgresSession):
         """Open a transaction in which no other server can take over."""
         super().begin()
         row = self.connection.execute(
-            b"SELECT epoch, pg_current_xact_id()::text FROM owner WHERE id = 1 FOR SHARE"
+            b"UPDATE owner SET written = written + 1 WHERE id = 1 AND epoch = %s RETURNING written",
+            (self._epoch,),
         ).fetchone()
-        if row is None or row[0] != self._epoch:
-            raise Fenced(f"{_owner(self.connection)} has taken {_name(self._url)} over")
-        self._transaction = row[1]
+        if row is None:
+            raise self._taken_over()
+        self._number = row[0]
 
     def commit(self) -> None:
         """Make what was written durable; one whose answer was lost is looked up."""
         try:
             super().commit()
         except _LOST as error:
-            if not self._is_lost(error) or not self._was_committed():
+            if not self._is_lost(error):
                 raise
+            if not self._was_committed():
+                raise _NotKept(str(error)) from error
 
     def _was_committed(self) -> bool:
+        """By the number that it left. Nothing of it is under way any more: the lost session has ended, since
+        the lock that it had is this one's."""
         deadline = time.monotonic() + RECONNECT_S
         while True:
             try:
-                row = self.connection.execute(
-                    b"SELECT pg_xact_status(%s::text::xid8)", (self._transaction,)
-                ).fetchone()
-                if row is not None and row[0] != "in progress":
-                    return row[0] == "committed"
+                row = self.connection.execute(b"SELECT epoch, written FROM owner WHERE id = 1").fetchone()
+                break
             except (*_LOST, Unreachable):
                 if time.monotonic() > deadline:
                     raise
             time.sleep(0.1)
+        if row is None or row[0] != self._epoch:
+            raise self._taken_over()
+        return row[1] == self._number
+
+    def _taken_over(self) -> Fenced:
+        return Fenced(f"{_owner(self.connection)} has taken {_name(self._url)} over")
 
     def _reconnected(self) -> None:
         deadline = time.monotonic() + RECONNECT_S
         while not self._try_lock():  # the lost session may not have noticed yet that it is lost
             if time.monotonic() > deadline:
-                raise Fenced(f"{_owner(self.connection)} has taken {_name(self._url)} over")
+                raise self._taken_over()
             time.sleep(0.1)
 
     def _try_lock(self) -> bool:

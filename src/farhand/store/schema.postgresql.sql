@@ -470,13 +470,14 @@ CREATE TABLE deletions (
 );
 
 -- One row: the server that owns the database. `epoch` rises with every new owner and is looked at by every
--- transaction that writes.
+-- transaction that writes, which leaves its number in `written`.
 CREATE TABLE owner (
     id BIGINT PRIMARY KEY CHECK (id = 1),
     epoch BIGINT NOT NULL,
     host TEXT NOT NULL,
     pid BIGINT NOT NULL,
-    since DOUBLE PRECISION NOT NULL
+    since DOUBLE PRECISION NOT NULL,
+    written BIGINT NOT NULL DEFAULT 0
 );
 
 -- Which migrations have run.

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.anyio
 THINGS = [Migration(1, "0001.sql", "CREATE TABLE things (name TEXT PRIMARY KEY, number BIGINT);")]
 OWNER = re.search(r"CREATE TABLE owner.*?\);", packaged("postgresql")[0].sql, re.DOTALL)
 assert OWNER is not None
-SCHEMA = [Migration(1, "0001.sql", THINGS[0].sql + OWNER[0])]
+NUMBERED = next(one for one in packaged("postgresql") if one.name.startswith("0044"))
+SCHEMA = [Migration(1, "0001.sql", THINGS[0].sql + OWNER[0] + NUMBERED.sql)]
 
 
 @pytest.fixture
@@ -243,6 +244,29 @@ async def test_a_commit_whose_answer_was_lost_counts_as_what_it_was(database, mo
     monkeypatch.setattr(session.connection, "execute", cut)
     assert await database.write(insert("a")) == "a"
     assert await names(database) == ["a"]
+
+
+async def test_a_commit_that_a_crash_of_postgresql_took_is_made_again(own_cluster, tmp_path, monkeypatch):
+    """Its number is given to others afterwards, who commit."""
+    monkeypatch.setattr("farhand.store.postgresql.RECONNECT_S", 60.0)
+    database = await Database.open(tmp_path / "s.db", migrations=SCHEMA, url=own_cluster.database())
+    session: Any = database._session
+    execute = session.connection.execute
+
+    def crash(sql: bytes, *more: Any) -> Any:
+        if sql != b"COMMIT":
+            return execute(sql, *more)
+        own_cluster.stop(signal.SIGQUIT)
+        own_cluster.start()
+        for _ in range(100):
+            own_cluster.execute("SELECT pg_current_xact_id()")
+        session.connection.close()
+        raise _lost()
+
+    monkeypatch.setattr(session.connection, "execute", crash)
+    assert await database.write(insert("a")) == "a"
+    assert await names(database) == ["a"]
+    await database.close()
 
 
 def _lost() -> Exception:

@@ -1,0 +1,1 @@
+-- Nothing changes here: a COMMIT is always answered, since the store is in the server's own process.
