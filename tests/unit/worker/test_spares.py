@@ -105,6 +105,10 @@ async def test_a_disk_that_takes_none_is_no_trouble(tmp_path: Path) -> None:
     spares = Spares(tmp_path / "spares")
     spares.fill()
     assert spares.take(tmp_path / "a") is None
+    reader = SpoolReader(tmp_path / "a")
+    reader.create(spares)
+    assert not reader.give_back(spares), "it is to be removed, as any other"
+    reader.close()
     spares.close()
 
 

@@ -53,8 +53,8 @@ class Spares:
         """
         if len(self._free) >= KEPT:
             return False
-        name = self._next_name()
         try:
+            name = self._next_name()
             os.rename(path, name)
             os.truncate(name, 0)
         except OSError:  # it has gone already, or is no use; an agent that starts empties the directory
