@@ -63,14 +63,14 @@ class Reconciler(Service):
         in_memory = self._held()
         missing = frozenset(stored - in_memory) | await self._not_queued()
         surplus = frozenset(in_memory - stored)
-        again = missing & self._missing, surplus & self._surplus
+        still_missing, still_surplus = missing & self._missing, surplus & self._surplus
         self._missing, self._surplus = missing, surplus
-        for job_id, lease in again[0]:
+        for job_id, lease in still_missing:
             await self._take_up(job_id, lease)
-        for job_id, lease in again[1] & self._held() - set(await self._store.jobs.leases()):
-            log.error("job %s was held under lease %s, which the store does not know", job_id, lease)
-            self._fleet.release(job_id, lease)
-            self._wakeup.set()
+        for job_id, lease in still_surplus:  # a lease that the store has not had for so long never comes back
+            if self._fleet.release(job_id, lease) is not None:
+                log.error("job %s was held under lease %s, which the store does not know", job_id, lease)
+                self._wakeup.set()
 
     def _held(self) -> set[Place]:
         return {(h.job.id, h.lease) for member in self._fleet for h in member.holdings.values()}
@@ -83,8 +83,10 @@ class Reconciler(Service):
         return frozenset([(job_id, _QUEUED) for job_id in ids if not self._knows(job_id)][:_AT_ONCE])
 
     def _knows(self, job_id: str) -> bool:
-        promised = any(job_id in member.promises for member in self._fleet)
-        return promised or self._queue.knows(job_id) or self._fleet.holder(job_id) is not None
+        """Asked of every job that waits; whether it is promised takes the longest to find out."""
+        if self._queue.knows(job_id) or self._fleet.holder(job_id) is not None:
+            return True
+        return any(job_id in member.promises for member in self._fleet)
 
     async def _take_up(self, job_id: str, lease: int) -> None:
         job = await self._store.jobs.get(job_id)

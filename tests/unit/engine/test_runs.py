@@ -57,9 +57,8 @@ async def test_a_cursor_that_no_page_gave_is_refused(runs: Runs, cursor: str) ->
 
 async def test_a_page_goes_on_where_the_one_before_ended(runs: Runs) -> None:
     started = [(await runs.start("weather", {})).id for _ in range(2)]
-    earlier, later = sorted(
-        started
-    )  # which of two in the same millisecond is the earlier is a matter of chance
+    # Which of two in the same millisecond is the earlier is a matter of chance.
+    earlier, later = sorted(started)
     page = await runs.page(1)
     assert [run.id for run in page.items] == [later]
     assert [run.id for run in (await runs.page(1, page.next)).items] == [earlier]

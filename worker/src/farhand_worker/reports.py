@@ -313,7 +313,6 @@ class Reports:
         """The server has all of it, or will believe none of it. What the engine wrote to is one of ``spares``
         from now on, if there are any: it has closed it.
         """
-        self.gone = True
         # The engine's goes last: while it is there, the next agent answers for the attempt.
         if self._writer.has_written or not self.fresh:
             _remove(self._agent_path)
