@@ -94,7 +94,7 @@ class Spool(Recorder):
                 self._notify()
             urgent, self._rung_urgently = self._rung_urgently, False
             self._armed = True
-            if not self._ended and self._size > read:
+            if not self._ended and self._size > max(read, self._acked):
                 self._ring(urgent)
 
     def settle(self, check: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from farhand_worker.spares import FEWEST, KEPT, Spares
+from farhand_worker.spares import FEWEST, HEAD, KEPT, Spares
 from farhand_worker.spool import SpoolReader
 
 pytestmark = pytest.mark.anyio
@@ -26,8 +26,9 @@ async def test_one_that_is_ready_gets_its_name_and_is_open(tmp_path: Path) -> No
     fd = spares.take(tmp_path / "job-1.engine")
     assert fd is not None
     assert len(os.listdir(tmp_path / "spares")) == KEPT - 1
-    (tmp_path / "job-1.engine").write_text("line\n")
-    assert os.pread(fd, 100, 0) == b"line\n"
+    with (tmp_path / "job-1.engine").open("a") as file:
+        file.write("line\n")
+    assert os.pread(fd, 100, 0) == HEAD + b"line\n"
     assert os.stat(fd).st_mode & 0o777 == 0o600
     os.close(fd)
     spares.close()
@@ -77,12 +78,52 @@ async def test_a_spool_that_is_done_with_is_the_next_one_empty(tmp_path: Path) -
     later = SpoolReader(tmp_path / "b")
     later.create(spares)
     assert (tmp_path / "b").stat().st_ino == inode
-    assert later.grow() == 0
+    assert not later.unsent_bytes
+    assert later.settled
     with (tmp_path / "b").open("a") as file:
         file.write('["log",{}]\n')
-    assert later.grow() == len('["log",{}]\n')
+    later.grow()
+    batch, _ = later.next_batch(set(), final=False)
+    assert batch is not None
+    assert (batch.first, batch.lines) == (1, ['["log",{}]'])
     later.close()
     spares.close()
+
+
+async def test_what_is_left_in_one_that_was_used_before_is_read_from_its_first_line(tmp_path: Path) -> None:
+    spares = Spares(tmp_path / "spares")
+    spares.fill()
+    _use(spares, tmp_path)
+    with (tmp_path / "taken").open("a") as file:
+        file.write('["started",{"at":7.5}]\n["log",{}]\n["result",{"state":"completed"}]\n')
+    spares.close()
+    reader = SpoolReader(tmp_path / "taken")
+    assert reader.started_at() == 7.5
+    final = reader.final()
+    assert final is not None
+    assert final[1].startswith(b'["result"')
+    for recorded, left in ((0, 3), (2, 1), (1, 2)):
+        reader.grow()
+        reader.rewind(recorded)
+        batch, _ = reader.next_batch(set(), final=True)
+        assert batch is not None
+        assert (batch.first, len(batch.lines)) == (recorded + 1, left)
+        assert batch.lines[-1].startswith('["result"')
+    reader.close()
+
+
+async def test_an_empty_one_is_not_empty_to_the_disk(tmp_path: Path) -> None:
+    """ext4 writes what was cut to nothing to the disk as soon as it is closed (``auto_da_alloc``)."""
+    spares = Spares(tmp_path / "spares")
+    for content in ("", "of the one before\n", "x"):
+        reader = SpoolReader(tmp_path / "a")
+        reader.create()
+        (tmp_path / "a").write_text(content)
+        assert reader.give_back(spares)
+        (kept,) = (tmp_path / "spares").iterdir()
+        assert kept.read_bytes() == HEAD
+        _use(spares, tmp_path)
+        (tmp_path / "taken").unlink()
 
 
 async def test_no_more_are_taken_back_than_are_kept_and_none_that_has_gone(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 A spool is one line per event, numbered from 1. The engine writes its own; the agent writes one for what it
 knows itself (raw output, the end of the engine). Both are read here, in batches, from the file: nothing is
 kept in memory but where the sent and the recorded parts end. A last line without its newline is not there
-yet, or was torn by a kill; it is never sent.
+yet, or was torn by a kill; it is never sent. A file that was used before begins with an empty line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tup
 
 from .clock import wall_now
 from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
-from .spares import Spares
+from .spares import HEAD, Spares
 
 WINDOW = 4
 """Batches of one source that may be on their way, unacknowledged."""
@@ -57,6 +57,8 @@ class SpoolReader:
     sent = sent_offset = 0
     size = 0
     limit: Optional[int] = None
+    _begin = 0
+    """Where the first line is."""
     _fd: Optional[int] = None
     _whole = -1
     """The size at which it was seen to end with a whole line."""
@@ -174,7 +176,7 @@ class SpoolReader:
         """A new session: send again from the line after ``recorded``."""
         self._marks.clear()
         if recorded < self.acked:
-            self.acked = self.acked_offset = 0
+            self.acked, self.acked_offset = 0, self._begin
         while self.acked < recorded:
             lines, offset = self._lines(self.acked_offset, BATCH_BYTES)
             if not lines:
@@ -208,7 +210,7 @@ class SpoolReader:
 
     def started_at(self) -> Optional[float]:
         """When user code began, if this spool says so; it does in one of its first lines."""
-        for line in self._lines(0, BATCH_BYTES)[0]:
+        for line in self._lines(self._begin, BATCH_BYTES)[0]:
             if line.startswith(_STARTED_HEAD):
                 return float(json.loads(line)[1]["at"])
         return None
@@ -217,7 +219,9 @@ class SpoolReader:
         """Have the file, empty, and keep it open: one that was ready, or a new one. Raises OSError."""
         self._fd = None if spares is None else spares.take(self.path)
         if self._fd is None:
-            self._fd = _opened(self.path, os.O_RDONLY)
+            self._fd = _opened(self.path, os.O_RDWR)
+        else:
+            self._begin_after_head()
 
     def give_back(self, spares: Spares) -> bool:
         """Have the file used again, as nobody writes to it or reads it any more; whether it is."""
@@ -235,7 +239,16 @@ class SpoolReader:
     def _file(self) -> int:
         if self._fd is None:
             self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            if os.pread(self._fd, len(HEAD), 0) == HEAD:
+                self._begin_after_head()
         return self._fd
+
+    def _begin_after_head(self) -> None:
+        """There is a line before the first: none of it is sent, nor was."""
+        self._begin = len(HEAD)
+        self.acked_offset = max(self.acked_offset, self._begin)
+        self.sent_offset = max(self.sent_offset, self._begin)
+        self.size = max(self.size, self._begin)
 
     def _lines(self, offset: int, budget: int) -> Tuple[List[bytes], int]:
         """Whole lines from ``offset`` on: at least one if there is one, up to about ``budget`` bytes."""
