@@ -54,6 +54,7 @@ def measure(
     took = references.measure(directory)
     known = {
         figures.PYTHON: took.python_s,
+        figures.CALLS: took.calls_s,
         figures.COMMIT: took.commit_s,
         figures.ROUND_TRIP: took.round_trip_s,
     }

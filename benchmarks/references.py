@@ -22,6 +22,7 @@ class References:
     """Medians in seconds."""
 
     python_s: float
+    calls_s: float
     commit_s: float
     round_trip_s: float
 
@@ -30,6 +31,7 @@ def measure(directory: Path) -> References:
     """All references; the SQLite file is written to ``directory``, the disk that the server will use."""
     return References(
         python_s=statistics.median(_python(20)),
+        calls_s=statistics.median(_calls(100)),
         commit_s=statistics.median(_commits(directory / "reference.db", 200)),
         round_trip_s=statistics.median(asyncio.run(_round_trips(500))),
     )
@@ -41,6 +43,20 @@ def _python(count: int) -> Iterator[float]:
         began = time.perf_counter()
         subprocess.run([sys.executable, "-c", "pass"], check=True)
         yield time.perf_counter() - began
+
+
+def _calls(count: int) -> Iterator[float]:
+    """Calling a function that adds two numbers 10,000 times: how fast this interpreter is, here and now."""
+    total = 0
+    for _ in range(count):
+        began = time.perf_counter()
+        for number in range(10_000):
+            total = _sum(total, number)
+        yield time.perf_counter() - began
+
+
+def _sum(one: int, other: int) -> int:
+    return one + other
 
 
 def _commits(path: Path, count: int) -> list[float]:
