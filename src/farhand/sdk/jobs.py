@@ -53,6 +53,8 @@ class Engine:
         self._jobs: queue.SimpleQueue[Optional[Header]] = queue.SimpleQueue()
         self._terms: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._job: Optional[Job] = None
+        self._to_come = 0
+        """Jobs that were handed over and have not begun."""
         self._early_cancel: Optional[str] = None
         self._early_arm = False
         self._lock = threading.Lock()
@@ -72,7 +74,7 @@ class Engine:
         streams.install(tee=False)
         signal.signal(signal.SIGTERM, lambda number, _frame: self._terms.put(number))
         threading.Thread(target=self._obey_sigterm, name="farhand-term", daemon=True).start()
-        self._channel.on("job", self._jobs.put)
+        self._channel.on("job", self._on_job)
         self._channel.on("quit", lambda _: self._jobs.put(None))
         self._channel.on("cancel", self._on_cancel)
         self._channel.on("arm", self._on_arm)
@@ -98,6 +100,7 @@ class Engine:
         job = Job(header, self._channel, root, self._where)
         with self._lock:
             self._job, cancel, self._early_cancel = job, self._early_cancel, None
+            self._to_come -= 1
             armed, self._early_arm = self._early_arm, False
         if armed:
             job.spool.armed(0)
@@ -143,11 +146,16 @@ class Engine:
 
     # ------------------------------------------------------------ from the channel
 
+    def _on_job(self, header: Header) -> None:
+        with self._lock:
+            self._to_come += 1
+        self._jobs.put(header)
+
     def _on_cancel(self, header: Header) -> None:
         reason = str(header.get("reason") or "cancelled")
         with self._lock:
             job = self._job
-            if job is None and not self._jobs.empty():
+            if job is None and self._to_come:  # else it is of a job that has just ended
                 self._early_cancel = reason
         if job is not None:
             job.cancel(reason)
