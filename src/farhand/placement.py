@@ -88,7 +88,8 @@ class Refusal:
 class Candidate:
     """A worker as placement sees it. ``in_use`` is taken or promised; ``blocked`` the depths of what is;
     ``services`` are kept there, each with what it takes of that until it is stopped; ``against`` is what the
-    code of the job in question says against it (see `farhand.suitability`)."""
+    code of the job in question says against it (see `farhand.suitability`); ``trouble`` is why it can take
+    nothing now, as it says itself."""
 
     name: str
     labels: frozenset[str]
@@ -100,6 +101,7 @@ class Candidate:
     reserved: Reservation | None = None
     services: tuple[tuple[str, Amounts], ...] = ()
     against: Refusal | None = None
+    trouble: str = ""
 
     @property
     def room(self) -> int:
@@ -200,6 +202,8 @@ def _refuse_now(wanted: Wanted, candidate: Candidate, needed: Amounts) -> Refusa
     name = candidate.name
     if candidate.state != "online":
         return Refusal(name, candidate.state, f"is {candidate.state}", candidate.state == "offline")
+    if candidate.trouble:
+        return Refusal(name, "trouble", f"takes nothing new: {candidate.trouble}", False)
     if candidate.draining and not is_related(wanted, name):
         return Refusal(name, "draining", "is draining", False)
     short = lacks(needed, candidate.in_use, candidate.capacity)

@@ -27,6 +27,7 @@ from farhand_worker.protocol import (
     Assign,
     Bye,
     Cancel,
+    Changed,
     Drained,
     Event,
     Fenced,
@@ -150,12 +151,14 @@ class FakeServer:
         self._open = asyncio.Event()
         self._open.set()
         self._writers: set[asyncio.StreamWriter] = set()
+        self.troubles: list[str | None] = []
         self._handlers: dict[type, Callable[[Any], Awaitable[None]]] = {
             Heartbeat: self._on_heartbeat,
             Accepted: self._on_accepted,
             Event: self._on_event,
             Request: self._on_request,
             Drained: self._on_drained,
+            Changed: self._on_changed,
             Bye: self._on_bye,
         }
 
@@ -341,6 +344,9 @@ class FakeServer:
         finally:
             if self._session is session:
                 self._session = None
+
+    async def _on_changed(self, changed: Changed) -> None:
+        self.troubles.append(changed.trouble)
 
     def _welcome(self, hello: Hello) -> Welcome:
         resume = []

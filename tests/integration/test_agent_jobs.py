@@ -327,7 +327,7 @@ async def test_few_descriptors_by_default_hold_up_no_worker_of_many_slots(
         agent.close()
 
 
-async def test_a_job_that_cannot_be_put_on_disk_is_not_answered_for_and_does_not_begin(
+async def test_a_job_that_cannot_be_put_on_disk_is_given_back_at_once_and_does_not_begin(
     server: FakeServer, agent: AgentProcess, tmp_path: Path
 ) -> None:
     spool = agent.state / "spool"
@@ -338,10 +338,15 @@ async def test_a_job_that_cannot_be_put_on_disk_is_not_answered_for_and_does_not
     spool.touch()
     await server.assign("b", f"open({str(tmp_path / 'begun')!r}, 'w')")
     await until(lambda: "cannot accept job b: " in agent.log, "the agent says so")
+    await until(lambda: server.record("b").events["agent"], "it is given back")
     spool.unlink()
     (tmp_path / "gone").rename(spool)
+    await until(lambda: server.troubles == ["its disk takes no file (Not a directory)", ""], "it is over")
     await server.assign("c")
     await server.ended("c")
     record = server.record("b")
-    assert (record.accepted, record.events) == (0, {"engine": [], "agent": []})
+    assert record.events["engine"] == []
+    ((kind, end),) = record.events["agent"]
+    assert (kind, end["reason"]) == ("exit", "stopped")
+    assert "could not take it: its disk takes no file (Not a directory)" in end["message"]
     assert not (tmp_path / "begun").exists()

@@ -127,6 +127,7 @@ def test_a_busy_worker_is_a_reason_to_wait_with_numbers() -> None:
         (worker("a", "gpu", state="lost"), "lost", False),
         (worker("a", "gpu", state="offline"), "offline", True),
         (worker("a", "gpu", draining=True), "draining", False),
+        (replace(worker("a", "gpu", draining=True), trouble="its disk is full"), "trouble", False),
         (worker("a", "gpu", room=0, parallel=0), "no_slots", True),
         (worker("a", "gpu", room=0), "no_slot", False),
         (worker("a", state="lost", room=0), "label_missing", True),

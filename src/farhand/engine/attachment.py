@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -127,7 +128,7 @@ class Attachments:
         member.differs, member.compared = {}, frozenset()
         member.labels, member.parallel = frozenset(credential.labels), hello.parallel
         member.inventory, member.service_host = inventory_of(hello.inventory), hello.service_host or ""
-        member.jti, member.leaving = credential.jti, hello.draining
+        member.jti, member.leaving, member.trouble = credential.jti, hello.draining, ""
         member.token_until, member.token_revoked = credential.expires_at, False
         member.ahead = (
             min(hello.ahead, protocol.AHEAD_MAX) if hello.several and self._fleet.times.behind_s else 0
@@ -147,8 +148,14 @@ class Attachments:
         self._consequences.reconsider(member)
         self._rescuer.look()
 
-    async def changed(self, member: Member, changed: protocol.Changed) -> None:
-        """What is installed or checked out on a worker is another than before."""
+    def changed(self, member: Member, changed: protocol.Changed) -> Coroutine[Any, Any, None]:
+        """What is installed or checked out on a worker is another than before. That it can take nothing
+        counts at once, before what it says next."""
+        if changed.trouble is not None and changed.trouble != member.trouble:
+            self._note_trouble(member, changed.trouble)
+        return self._note_surroundings(member, changed)
+
+    async def _note_surroundings(self, member: Member, changed: protocol.Changed) -> None:
         if changed.differs is not None:
             member.differs = {name: tuple(files) for name, files in changed.differs.items()}
         if changed.git is not None and changed.git != member.git:
@@ -158,6 +165,14 @@ class Attachments:
         self._fitness.checkout_changed(member)
         self._wakeup.set()
         self._bus.publish(Notice("worker", record=member.name))
+
+    def _note_trouble(self, member: Member, trouble: str) -> None:
+        member.trouble = trouble
+        if trouble:
+            log.warning("worker %s takes nothing new: %s", member.name, trouble)
+        else:
+            log.info("worker %s takes work again", member.name)
+        self._consequences.reconsider(member)
 
     async def _note_environment(self, member: Member, digest: str, changes: Sequence[str] = ()) -> None:
         if digest and digest != member.environment:

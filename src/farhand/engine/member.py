@@ -79,7 +79,7 @@ def _nobody(*_: Any) -> None:
     """Nobody waits for changes of this worker."""
 
 
-_SEEN = frozenset({"labels", "parallel", "inventory", "state", "leaving", "drained_by", "link"})
+_SEEN = frozenset({"labels", "parallel", "inventory", "state", "leaving", "drained_by", "trouble", "link"})
 """What placement knows of a worker by itself: a change of it may change where every job could go."""
 
 
@@ -90,8 +90,9 @@ class Member:
     slot, by the lease that has it; ``parting``: leases whose end is being recorded; ``reserved``: who has its
     next free amounts; ``skew_s``: how far its wall clock is ahead of ours, give or take the way of a
     message; ``behind``: the jobs of which it has not told everything yet, as its last heartbeat said;
-    ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new; ``ends_at``:
-    when its machine is taken away; ``away_at``: since when it is offline (seconds since the epoch);
+    ``leaving``: a signal told it to end; ``drained_by``: who ordered that it takes nothing new;
+    ``trouble``: why it can take nothing, as it says itself; ``ends_at``: when its machine is taken away;
+    ``away_at``: since when it is offline (seconds since the epoch);
     ``hosts``: whether it keeps services, which others reach by ``service_host``, or else by ``address``,
     where it dialled from, or through ``tunnels``, if it dials those; ``token_until``, ``token_revoked``: what
     became of the token it has. One that works in a ``checkout`` was
@@ -123,6 +124,7 @@ class Member:
     state: str = AWAITED
     leaving: bool = False
     drained_by: str = ""
+    trouble: str = ""
     link: Link | None = None
     heard_at: float | None = None
     closed_at: float | None = None
@@ -155,8 +157,9 @@ class Member:
 
     @property
     def draining(self) -> bool:
-        """Whether it is handed nothing new: a signal told it to end, or a person ordered that."""
-        return self.leaving or self.drained_by != ""
+        """Whether it is handed nothing new: a signal told it to end, a person ordered that, or it can take
+        nothing."""
+        return self.leaving or self.drained_by != "" or self.trouble != ""
 
     def barred(self, now: float) -> str:
         """Why one that is offline cannot come back as it is, in words; empty when it can.
@@ -247,6 +250,7 @@ class Member:
                 tuple([lease.depth for lease in leases if lease.blocked]),
                 self._reserved,
                 self._kept(capacity) if self.holdings else (),
+                trouble=self.trouble,
             )
             object.__setattr__(self, "_candidate", candidate)
             return candidate

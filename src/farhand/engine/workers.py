@@ -38,7 +38,7 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
     """A worker and what is in its slots. ``message`` is a sentence about its state; ``needs_token``: it is
-    offline, and its token has been revoked or has expired."""
+    offline, and its token has been revoked or has expired; ``trouble``: why it can take nothing, in words."""
 
     worker: Worker
     message: str
@@ -47,11 +47,12 @@ class WorkerStatus:
     clock_ahead_s: float | None = None
     used: Mapping[str, int] = field(default_factory=lambda: dict(NOTHING))
     needs_token: bool = False
+    trouble: str = ""
 
     @property
     def drained(self) -> bool:
         """Whether it takes nothing new and nothing is left on it."""
-        return self.draining and self.worker.state == ONLINE and not self.holds
+        return self.draining and not self.trouble and self.worker.state == ONLINE and not self.holds
 
     @property
     def shown(self) -> str:
@@ -134,9 +135,13 @@ class Workers:
         waiting = member.waiting_leases
         holds = tuple(_held(each, each.lease in waiting) for each in member.holdings.values())
         barred = member.barred(time.time())
-        message = sentence(worker, member.draining, _slots(holds), self._left_s(member), barred)
+        message = sentence(
+            worker, member.draining, _slots(holds), self._left_s(member), barred, member.trouble
+        )
         skew_s, used = member.skew_s, _used(member)
-        return WorkerStatus(worker, message, member.draining, holds, skew_s, used, barred != "")
+        return WorkerStatus(
+            worker, message, member.draining, holds, skew_s, used, barred != "", member.trouble
+        )
 
     def _left_s(self, member: Member) -> float | None:
         """How long until the leases of a silent worker have run out, where it is known."""
@@ -146,8 +151,11 @@ class Workers:
         return max(0.0, min(ends) - time.monotonic())
 
 
-def sentence(worker: Worker, draining: bool, held: int, left_s: float | None, barred: str = "") -> str:
-    """What state a worker is in, and what that means for work; ``barred``: why it does not come back."""
+def sentence(
+    worker: Worker, draining: bool, held: int, left_s: float | None, barred: str = "", trouble: str = ""
+) -> str:
+    """What state a worker is in, and what that means for work; ``barred``: why it does not come back,
+    ``trouble``: why it can take nothing."""
     jobs = _count(held, "job")
     if worker.state == OFFLINE:
         return f"is offline{'; ' * bool(barred)}{barred}" + (
@@ -159,8 +167,9 @@ def sentence(worker: Worker, draining: bool, held: int, left_s: float | None, ba
         when = "" if left_s is None else f" in {left_s:.0f} s"
         return f"is not heard of; {jobs} queued again{when} unless it comes back"
     if draining:
-        why = f"as {worker.drained_by} ordered" if worker.drained_by else "as it was told to end"
-        return f"takes nothing new, {why}; " + (f"{jobs} to finish" if held else "it holds nothing any more")
+        ordered = f"as {worker.drained_by} ordered" if worker.drained_by else "as it was told to end"
+        why = f": {trouble}" if trouble else f", {ordered}"
+        return f"takes nothing new{why}; " + (f"{jobs} to finish" if held else "it holds nothing any more")
     if worker.parallel == 0:
         return "is there, and has no slots"
     free = worker.parallel - held

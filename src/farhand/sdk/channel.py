@@ -94,6 +94,8 @@ class Channel:
         """What wakes a thread that waits for something and reads meanwhile: it waits for both."""
         self._reading = threading.Lock()
         """Held by who reads."""
+        self._handing = threading.Lock()
+        """Held while it is decided who reads: whoever says that it waits is seen, or reads itself."""
         self._next: Any = None
         """What wakes the thread that is to read after the one that does now."""
         self._main = 0
@@ -130,9 +132,10 @@ class Channel:
         while not enough():
             turn = threading.Lock()
             turn.acquire()
-            self._next = turn
-            if self._reading.acquire(blocking=False):
-                self._next = None
+            with self._handing:
+                reads = self._reading.acquire(blocking=False)
+                self._next = None if reads else turn
+            if reads:
                 while not enough():
                     self._read_one()
                 self._reading.release()
@@ -336,8 +339,9 @@ class Channel:
             while not self._is_relieved():
                 self._read_one()
             self._listening = False  # whoever waits from now on says so, or was seen
-        turn, self._next = self._next, None
-        self._reading.release()
+        with self._handing:
+            turn, self._next = self._next, None
+            self._reading.release()
         if turn is not None:
             turn.release()
 

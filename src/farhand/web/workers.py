@@ -33,19 +33,30 @@ class WorkerView(Worker):
     """A worker as it is now. ``message`` is a sentence about its state, ``holds`` what is in its slots,
     ``used`` what that asked for, added up. ``drained``: it is ``draining``, and nothing is left on it.
     ``warning`` is something about it that somebody may want to change, mostly empty. ``needs_token``: it is
-    offline, and its token has been revoked or has expired."""
+    offline, and its token has been revoked or has expired. ``trouble`` is why it can take nothing."""
 
     message: str = ""
     draining: bool = False
     drained: bool = False
     needs_token: bool = False
+    trouble: str = ""
     warning: str = ""
     holds: tuple[Held, ...] = ()
     clock_ahead_s: float | None = None
     used: Mapping[str, int] = field(default_factory=dict)
 
 
-_TOLD = ("message", "draining", "drained", "needs_token", "warning", "holds", "clock_ahead_s", "used")
+_TOLD = (
+    "message",
+    "draining",
+    "drained",
+    "needs_token",
+    "trouble",
+    "warning",
+    "holds",
+    "clock_ahead_s",
+    "used",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,24 @@ async def test_a_change_of_what_is_installed_is_an_event_from_the_second_on(worl
     assert stored.environment_at is not None
 
 
+async def test_a_worker_that_can_take_nothing_is_given_nothing_until_it_can_or_begins_anew(
+    world: World,
+) -> None:
+    """It counts at once: what it says next may be that a job is given back."""
+    await world.attach()
+    member = world.fleet.member("box")
+    noting = world.attachments.changed(member, protocol.Changed(trouble="its disk is full"))
+    assert (member.takes_work, member.candidate.trouble) == (False, "its disk is full")
+    await noting
+    await world.attachments.changed(member, protocol.Changed(git="main 1"))
+    assert not member.takes_work, "what is not said stays"
+    await world.attachments.changed(member, protocol.Changed(trouble=""))
+    assert member.takes_work
+    await world.attachments.changed(member, protocol.Changed(trouble="its disk is full"))
+    await world.attach()
+    assert world.fleet.member("box").takes_work
+
+
 @pytest.mark.fault("4.9")
 async def test_a_job_is_not_begun_on_a_machine_that_is_taken_away_before_it_must_have_ended(
     world: World,

@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -156,15 +157,63 @@ def test_one_that_looks_no_more_looks_again_once_there_is_a_job(
     parked = threading.Event()
     park = Channel._park  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(Channel, "_park", lambda self, left: (parked.set(), park(self, left)))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-    ends.channel.start()
-    waiting = threading.Thread(target=ends.read_until, args=(1,), name=MAIN)
+    waiting = threading.Thread(target=ends.read_until, args=(1,), name=MAIN, daemon=True)
     waiting.start()
-    assert parked.wait(20.0) or ends.said
+    while not ends.channel._reading.locked():  # pyright: ignore[reportPrivateUsage]
+        time.sleep(0.001)
+    ends.channel.start()
+    assert parked.wait(20.0)
     ends.say("a job")
     waiting.join(20.0)
     ends.say("cancel")
     ends.heard(2)
     assert [word for word, _ in ends.said] == ["a job", "cancel"]
+
+
+class _Watched(Channel):
+    """A channel that lets another thread go on just after it has looked for who waits to read."""
+
+    looked: Any = None
+
+    @property
+    def _next(self) -> Any:
+        found = self.__dict__["waiting"]
+        if self.looked is not None and threading.current_thread().name == ASIDE:
+            self.looked()
+        return found
+
+    @_next.setter
+    def _next(self, turn: Any) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self.__dict__["waiting"] = turn
+
+
+@pytest.mark.parametrize("looks_s", [0.001], indirect=True)
+def test_who_says_that_it_waits_just_as_another_gives_way_is_not_left_waiting(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that gave way had seen nobody, and then forgot who had come."""
+    ends.channel.__class__ = _Watched
+    ends.channel.__dict__["waiting"] = None
+    answers = [False, False, True, True]  # relieved by what the main thread waited for, say
+    is_relieved = Channel._is_relieved  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(
+        Channel, "_is_relieved", lambda self: answers.pop(0) if answers else is_relieved(self)
+    )
+    waiting = threading.Thread(target=ends.read_until, args=(2,), name=MAIN, daemon=True)
+
+    def another_comes() -> None:
+        ends.channel.looked = None  # pyright: ignore[reportAttributeAccessIssue]
+        waiting.start()
+        waiting.join(0.1)
+
+    ends.channel.looked = another_comes  # pyright: ignore[reportAttributeAccessIssue]
+    ends.say("of a job")
+    ends.channel.start()
+    ends.heard(1)
+    ends.say("a job")
+    waiting.join(20.0)
+    assert [word for word, _ in ends.said] == ["of a job", "a job"]
+    assert not waiting.is_alive()
 
 
 @pytest.mark.parametrize("looks_s", [0.0005], indirect=True)

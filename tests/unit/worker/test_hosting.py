@@ -27,7 +27,12 @@ ENGINE: Any = SimpleNamespace(end=None, pid=1)
 async def hosted(tmp_path: Path) -> AsyncIterator[Hosted]:
     state = SimpleNamespace(spool=tmp_path, outgoing=tmp_path, scratch=tmp_path)
     host: Any = SimpleNamespace(
-        state=state, limits={}, times=Times().scaled(0.01), wake=lambda: None, pool=SimpleNamespace()
+        state=state,
+        limits={},
+        times=Times().scaled(0.01),
+        wake=lambda: None,
+        pool=SimpleNamespace(),
+        disk=SimpleNamespace(note=lambda error: None),
     )
     args = {"name": "model", "command": ["python"], "health": None}
     assign = Assign("j", 1, 1, "service", "", "", "", args, "")

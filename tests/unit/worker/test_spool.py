@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from farhand_worker.protocol import FRAME_BYTES_MAX, Log, as_dict
-from farhand_worker.spool import UPLOADS_AHEAD, WINDOW, Batch, SpoolReader, SpoolWriter, end_of
+from farhand_worker.spool import UPLOADS_AHEAD, WINDOW, Batch, SpoolReader, end_of
+from farhand_worker.spool_writer import SpoolWriter
 
 NOTHING: frozenset[str] = frozenset()
 

@@ -30,6 +30,7 @@ STATUS = Status(
     silent_s=1.0,
     heartbeat_s=3.0,
     trouble="",
+    disk="",
     draining=False,
     code="bundles, by digest",
     started_at=NOW - 7200,
@@ -48,6 +49,7 @@ STATUS = Status(
     ("change", "word", "text"),
     [
         ({}, "well", "All is well: attached with 1 of 2 slots in use."),
+        ({"disk": "it is full"}, "failing", "Nothing new is taken: it is full; 1 job to finish."),
         (
             {"flows": [TRAIN, LOAD]},
             "failing",

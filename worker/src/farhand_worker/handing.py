@@ -6,8 +6,15 @@ from typing import Any, Dict
 
 from .host import Host
 from .preparing import Preparation
-from .protocol import Assign
+from .protocol import SPOOL_BYTES_MAX, Assign
 from .reports import Reports
+
+
+def reports_of(assign: Assign, host: Host) -> Reports:
+    """What there will be to say of it; a disk that does not take that is trouble for the whole worker."""
+    bytes_max = host.limits.get("spool_bytes", SPOOL_BYTES_MAX)
+    state = host.state
+    return Reports(state.spool, state.outgoing, assign.job, assign.lease, bytes_max, host.disk.note)
 
 
 def job_of(

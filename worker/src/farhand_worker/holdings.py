@@ -46,6 +46,7 @@ from .state import StateDirectory
 from .surroundings import Surroundings
 from .tally import Tallies
 from .transfer import Claim
+from .trouble import DiskTrouble
 from .turns import Turns
 from .uploads import Uploads
 from .waking import Waking
@@ -82,6 +83,7 @@ class Holdings:
         self.cwd = cwd
         self.scratch = Scratch(state.scratch)
         self._spares = Spares(state.scratch / "spares")
+        self.disk = DiskTrouble(state.spool, self.send, background, lambda: self.times.heartbeat_s)
         self.times = Times()
         self.runtime = ""
         self.limits: Dict[str, int] = {}
@@ -196,6 +198,7 @@ class Holdings:
                 if line.get("cancelling"):
                     attempt.stop("cancelled")
         self._inquiries.ask_again()
+        self.disk.say()
         self.wake()
 
     def expire(self, strict_only: bool) -> None:
@@ -285,7 +288,8 @@ class Holdings:
             _log.error("cannot accept job %s: %s", message.job, error)
             attempt.reports.delete()
             self.lines.forget(message)
-            return  # without an answer the server gives it to another
+            self.disk.give_back(message, error)
+            return
         self._attempts[key] = self._latest[message.job] = attempt
         self._outbox[key] = attempt.reports
         self.turns.wait(key)

@@ -14,6 +14,7 @@ from .protocol import Times
 from .scratch import Scratch
 from .state import StateDirectory
 from .surroundings import Surroundings
+from .trouble import DiskTrouble
 
 
 class Host(Protocol):
@@ -26,6 +27,7 @@ class Host(Protocol):
     cache: Cache
     pool: Pool
     scratch: Scratch
+    disk: DiskTrouble
     lines: Lines
     cwd: Optional[Path]
     checkout: Optional[Checkout]

@@ -21,12 +21,12 @@ from .blobs import NotFetched
 from .clock import wall_now
 from .engine import Command, Ended, Engine
 from .fates import exit_of, fate_of
+from .handing import reports_of
 from .host import Host
 from .listening import Place, free_port, is_still, place_of, until_free
 from .preparing import code_tree
 from .probing import Unwell, unwell
 from .protocol import (
-    SPOOL_BYTES_MAX,
     Assign,
     Exit,
     Hosting,
@@ -38,7 +38,7 @@ from .protocol import (
     ServiceState,
     Started,
 )
-from .reports import WRITE_AGAIN_S, Reports
+from .reports import WRITE_AGAIN_S
 from .transfer import Claim
 
 TAIL_CHARS = 4096
@@ -58,13 +58,7 @@ class Hosted:
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign
         self.service = _hosting(assign.args)
-        self.reports = Reports(
-            host.state.spool,
-            host.state.outgoing,
-            assign.job,
-            assign.lease,
-            host.limits.get("spool_bytes", SPOOL_BYTES_MAX),
-        )
+        self.reports = reports_of(assign, host)
         self.claim = Claim(assign.job, assign.lease)
         self.over = asyncio.Event()
         self._place = Place(None)

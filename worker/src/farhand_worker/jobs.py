@@ -13,12 +13,11 @@ from .blobs import NotFetched
 from .clock import wall_now
 from .engine import Ended, Engine
 from .fates import RETURNED, exit_of, exit_without, fate_of, was_asked_by_signal
-from .handing import job_of
+from .handing import job_of, reports_of
 from .host import Host
 from .lines import Line
 from .preparing import NotStarted, Preparation, why_not
-from .protocol import SPOOL_BYTES_MAX, Assign, Exit, Outcome, Proceed, Reply
-from .reports import Reports
+from .protocol import Assign, Exit, Outcome, Proceed, Reply
 from .stopping import Stop
 from .transfer import Claim
 from .watches import Watches
@@ -49,8 +48,7 @@ class Attempt:
     def __init__(self, host: Host, assign: Assign) -> None:
         self.assign = assign
         self._line: Line = host.lines.of(assign)
-        bytes_max = host.limits.get("spool_bytes", SPOOL_BYTES_MAX)
-        self.reports = Reports(host.state.spool, host.state.outgoing, assign.job, assign.lease, bytes_max)
+        self.reports = reports_of(assign, host)
         self.claim = Claim(assign.job, assign.lease)
         self.over = asyncio.Event()
         self._host = host

@@ -66,6 +66,7 @@ class Observer:
             silent_s=lease_now() - attendance.heard_at,
             heartbeat_s=holdings.times.heartbeat_s,
             trouble="" if attendance.attached else attendance.trouble,
+            disk=holdings.disk.reason,
             draining=attendance.draining or self._orders.draining,
             code=self._surroundings.code,
             started_at=self._started_at,

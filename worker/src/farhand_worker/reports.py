@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from .clock import wall_now
 from .protocol import AGENT, ENGINE, SPOOL_BYTES_MAX, URGENT, Exit, Held, Log, Started, as_dict
 from .spares import Spares
-from .spool import Batch, SpoolReader, SpoolWriter, end_of
+from .spool import Batch, SpoolReader, end_of
+from .spool_writer import SpoolWriter
 
 WRITE_AGAIN_S = 1.0
 """So long after a disk had no room for what must be written it is tried again."""
@@ -60,7 +62,13 @@ class Reports:
     """What was known when there was nothing to send but what waits for an upload, or what is held for it."""
 
     def __init__(
-        self, directory: Path, outgoing: Path, job: str, lease: int, bytes_max: int = SPOOL_BYTES_MAX
+        self,
+        directory: Path,
+        outgoing: Path,
+        job: str,
+        lease: int,
+        bytes_max: int = SPOOL_BYTES_MAX,
+        not_written: Callable[[OSError], None] = lambda error: None,
     ) -> None:
         self.job = job
         self.lease = lease
@@ -70,6 +78,7 @@ class Reports:
         self._sources = {ENGINE: SpoolReader(self.engine_path), AGENT: SpoolReader(self._agent_path)}
         self._writer = SpoolWriter(self._agent_path)
         self.bytes_max = bytes_max
+        self._not_written = not_written
         self.uploaded: Set[str] = set()
         self.wanted: List[str] = []
         self.lost: Set[str] = set()
@@ -99,8 +108,9 @@ class Reports:
         try:
             reader.size = self._writer.write(events)
             self._dropped = 0
-        except OSError:
+        except OSError as error:
             self._dropped += len(lines)
+            self._not_written(error)
 
     def tell(self, event: Any) -> None:
         """Add what the agent itself has seen of the job. Raises OSError when it cannot be written."""
@@ -110,13 +120,27 @@ class Reports:
                 self._started_at = event.at
 
     async def seal_at_last(self, end: Exit, keep_result: bool = True) -> None:
-        """`seal`, again and again while the disk is full: without that the job would never be seen to end."""
+        """`seal`, in memory where the disk is full: without that the job would not be seen to end. If this
+        agent ends as well, the next one says that.
+        """
         while not self.gone:
             try:
-                self.seal(end, keep_result)
+                self._seal_somewhere(end, keep_result)
                 break
             except OSError:
                 await asyncio.sleep(WRITE_AGAIN_S)
+
+    def _seal_somewhere(self, end: Exit, keep_result: bool = True) -> None:
+        try:
+            self.seal(end, keep_result)
+        except OSError as error:
+            self._not_written(error)
+            copy = self._writer.go_on_in_memory()
+            if copy is None:
+                raise
+            self._sources[AGENT].read_from(copy)
+            said = f"{end.message} (its worker's disk: {error.strerror or error})"
+            self.seal(replace(end, message=said), keep_result)
 
     def seal(self, end: Exit, keep_result: bool = True) -> None:
         """Nothing more will be written: ``end`` is how it ended unless the engine has left a result.
@@ -150,7 +174,7 @@ class Reports:
         agent = self._sources[AGENT]
         agent.grow()
         if agent.final() is None:
-            self.seal(end)
+            self._seal_somewhere(end)
             return
         final = self._sources[ENGINE].final()
         if final is not None:

@@ -13,11 +13,12 @@ import os
 import re
 from collections import deque
 from pathlib import Path
-from typing import AbstractSet, Any, Deque, List, NamedTuple, Optional, Set, Tuple, Union
+from typing import AbstractSet, Deque, List, NamedTuple, Optional, Set, Tuple, Union
 
 from .clock import wall_now
 from .protocol import BATCH_BYTES, FINAL, FRAME_BYTES_MAX, Log, Result, as_dict, dumps
 from .spares import HEAD, Spares
+from .spool_writer import opened
 
 WINDOW = 4
 """Batches of one source that may be on their way, unacknowledged."""
@@ -219,7 +220,7 @@ class SpoolReader:
         """Have the file, empty, and keep it open: one that was ready, or a new one. Raises OSError."""
         self._fd = None if spares is None else spares.take(self.path)
         if self._fd is None:
-            self._fd = _opened(self.path, os.O_RDWR)
+            self._fd = opened(self.path, os.O_RDWR)
         else:
             self._begin_after_head()
 
@@ -235,6 +236,11 @@ class SpoolReader:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def read_from(self, fd: int) -> None:
+        """Read another file from now on, which goes on where this one ends; it is closed with this."""
+        self.close()
+        self._fd = fd
 
     def _file(self) -> int:
         if self._fd is None:
@@ -272,49 +278,6 @@ class SpoolReader:
         return _first(chunk[: chunk.rindex(b"\n")].split(b"\n"), budget), offset
 
 
-class SpoolWriter:
-    """Appends the agent's own events. A line is in the file when the call returns."""
-
-    def __init__(self, path: Union[str, Path]) -> None:
-        self.path = path
-        self.has_written = False
-        self._fd: Optional[int] = None
-
-    def write(self, events: List[Tuple[str, Any]]) -> int:
-        """Append events of (kind, body) in one write; the file's size after it. Raises OSError."""
-        if self._fd is None:
-            self.has_written = True
-            self._fd = _opened(self.path, os.O_RDWR | os.O_APPEND)
-            _cut_torn_line(self._fd)
-        text = "".join(dumps([kind, body]) + "\n" for kind, body in events).encode()
-        before = os.fstat(self._fd).st_size
-        try:
-            written = os.write(self._fd, text)
-            if written != len(text):
-                raise OSError(f"{self.path}: only {written} of {len(text)} bytes could be written")
-        except OSError:
-            os.ftruncate(self._fd, before)
-            raise
-        return before + written
-
-    def close(self) -> None:
-        """Let go of the file."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-
-def _opened(path: Union[str, Path], flags: int) -> int:
-    """The file, made where it is missing; and so its directory, which whoever clears temporary files away
-    takes for left behind once it has been empty for days."""
-    flags |= os.O_CREAT | os.O_CLOEXEC
-    try:
-        return os.open(path, flags, 0o600)
-    except FileNotFoundError:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        return os.open(path, flags, 0o600)
-
-
 def end_of(line: bytes) -> Tuple[str, str]:
     """The state, or the reason, that a final event names, and its message."""
     if line.startswith(_COMPLETED_HEAD):
@@ -331,18 +294,6 @@ def _first(lines: List[bytes], budget: int) -> List[bytes]:
         if taken and size > budget:
             return lines[:taken]
     return lines
-
-
-def _cut_torn_line(fd: int) -> None:
-    end = os.fstat(fd).st_size
-    while end > 0:
-        start = max(0, end - _READ_BYTES)
-        at = os.pread(fd, end - start, start).rfind(b"\n")
-        if at >= 0:
-            os.ftruncate(fd, start + at + 1)
-            return
-        end = start
-    os.ftruncate(fd, 0)
 
 
 def _at(line: bytes) -> Optional[float]:

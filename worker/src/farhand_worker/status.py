@@ -51,6 +51,7 @@ class Status:
     silent_s: float
     heartbeat_s: float
     trouble: str
+    disk: str
     draining: bool
     code: str
     started_at: float
@@ -77,6 +78,8 @@ def sentence(status: Status) -> str:
         return f"The server {known} for {since}{jobs}: {status.trouble}. It is dialled again."
     if not healthy(status):
         return f"Attached, but the server has not answered for {duration(status.silent_s)}."
+    if status.disk:
+        return f"Nothing new is taken: {status.disk}; {counted(len(status.running), 'job')} to finish."
     if status.draining:
         return f"Draining: nothing new is taken, {counted(len(status.running), 'job')} to finish."
     failing = [tally.flow for tally in status.flows if fails(tally)]
@@ -95,9 +98,9 @@ def mood(status: Status) -> str:
     """The sentence in a word: well, failing, draining or away."""
     if not status.attached or not healthy(status):
         return "away"
-    if status.draining:
+    if status.draining and not status.disk:
         return "draining"
-    return "failing" if any(map(fails, status.flows)) else "well"
+    return "failing" if status.disk or any(map(fails, status.flows)) else "well"
 
 
 def as_json(status: Status) -> Dict[str, Any]:

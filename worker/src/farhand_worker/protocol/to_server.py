@@ -130,6 +130,7 @@ class Changed:
     ``environment`` is the new digest; ``installed`` says what was added, removed or is of another version, as
     far as that is known. ``differs`` has, for every fingerprint that it was asked to compare,
     the files that differ (none: the checkout has that code), up to 20 of them; ``git`` is branch and commit.
+    ``trouble`` is why it can take nothing now, and empty once it can again; a session begins without any.
     """
 
     type: ClassVar[str] = "changed"
@@ -137,6 +138,7 @@ class Changed:
     installed: Optional[List[str]] = None
     git: Optional[str] = None
     differs: Optional[Dict[str, List[str]]] = None
+    trouble: Optional[str] = None
 
 
 @dataclass(frozen=True)
