@@ -51,3 +51,25 @@ def test_what_a_full_worker_cannot_do_is_done_elsewhere_and_it_takes_work_again(
             assert [attempt["worker"] for attempt in server.attempts(again)] == ["kiln"]
         finally:
             kiln.clear()
+
+
+@pytest.mark.fault("3.48")
+def test_a_worker_that_cannot_begin_a_job_gives_it_back_at_once(tmp_path: Path) -> None:
+    """It costs the run nothing, and no hand-over has to time out for it."""
+    with deployed(tmp_path, parallel=0) as server:
+        kiln = server.worker("kiln", "demo")
+        try:
+            server.wait_for_run(server.start_run("printing_there", lines=1, width=10), "completed")
+            spool = tmp_path / "kiln" / "state" / "spool"
+            spool.rename(tmp_path / "away")
+            spool.touch()
+            run = server.start_run("printing_there", lines=1, width=10)
+            eventually(lambda: _refusals(server, run).get("kiln") == "trouble", 20, "it takes nothing new")
+            (given_back,) = server.attempts(run)
+            assert (given_back["outcome"], given_back["started_at"]) == ("stopped", None)
+            spool.unlink()
+            (tmp_path / "away").rename(spool)
+            ended = server.wait_for_run(run, "completed")
+            assert (ended["attempt"], ended["message"]) == (2, "")
+        finally:
+            kiln.clear()

@@ -38,7 +38,8 @@ class Host:
 
 @dataclass(frozen=True)
 class Status:
-    """Everything at one moment. ``silent_s``: how long the server has not answered; ``*at``: UTC seconds."""
+    """Everything at one moment. ``silent_s``: how long the server has not answered; ``disk``: why that takes
+    nothing, mostly empty; ``*at``: UTC seconds."""
 
     at: float
     name: str
