@@ -56,8 +56,8 @@ class Spool(Recorder):
         self._armed = armed
         self._unanswered = ring
         self._rung_urgently = False
-        self._size = os.lseek(self._fd, 0, os.SEEK_END)
-        self._acked = self._size
+        self._begin = os.lseek(self._fd, 0, os.SEEK_END)  # a file that was used before begins with a line
+        self._size = self._acked = self._begin
         self._dropped = 0
         self._ended = False
         self._closed = False
@@ -94,7 +94,7 @@ class Spool(Recorder):
                 self._notify()
             urgent, self._rung_urgently = self._rung_urgently, False
             self._armed = True
-            if not self._ended and self._size > max(read, self._acked):
+            if not self._ended and self._size > max(read, self._begin):
                 self._ring(urgent)
 
     def settle(self, check: Callable[[], None]) -> None:
