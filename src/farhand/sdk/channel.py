@@ -139,8 +139,9 @@ class Channel:
                 while not enough():
                     self._read_one()
                 self._reading.release()
-            else:
+            elif not enough():  # else it was read before anybody could see that somebody waits
                 turn.acquire()
+        self._next = None
         self._have_read()
 
     def _have_read(self) -> None:

@@ -170,6 +170,30 @@ def test_one_that_looks_no_more_looks_again_once_there_is_a_job(
     assert [word for word, _ in ends.said] == ["a job", "cancel"]
 
 
+@pytest.mark.parametrize("looks_s", [0.001], indirect=True)
+def test_what_is_read_just_before_somebody_waits_for_it_is_not_waited_for(ends: Ends) -> None:
+    """Who reads had seen nobody, and would have given way after one more frame only."""
+    ends.channel.start()
+    ends.say("of the job before")
+    ends.heard(1)
+    looks = 0
+
+    def enough() -> bool:
+        nonlocal looks
+        looks += 1
+        found = len(ends.said) > 1
+        if looks == 1:
+            ends.say("a job")
+            ends.heard(2)
+            time.sleep(0.05)  # until it reads again
+        return found
+
+    waiting = threading.Thread(target=ends.channel.read_until, args=(enough,), name=MAIN, daemon=True)
+    waiting.start()
+    waiting.join(20.0)
+    assert not waiting.is_alive()
+
+
 class _Watched(Channel):
     """A channel that lets another thread go on just after it has looked for who waits to read."""
 
@@ -201,15 +225,18 @@ def test_who_says_that_it_waits_just_as_another_gives_way_is_not_left_waiting(
     )
     waiting = threading.Thread(target=ends.read_until, args=(2,), name=MAIN, daemon=True)
 
+    came = threading.Event()
+
     def another_comes() -> None:
         ends.channel.looked = None  # pyright: ignore[reportAttributeAccessIssue]
         waiting.start()
+        came.set()
         waiting.join(0.1)
 
     ends.channel.looked = another_comes  # pyright: ignore[reportAttributeAccessIssue]
     ends.say("of a job")
     ends.channel.start()
-    ends.heard(1)
+    assert came.wait(20.0)
     ends.say("a job")
     waiting.join(20.0)
     assert [word for word, _ in ends.said] == ["of a job", "a job"]
